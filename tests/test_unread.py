@@ -63,10 +63,10 @@ READ = {
 DECLARED = {
     "axis": ("Add.opset",),
     "broadcast": ("Add.opset", "Gemm.2.rank.opset", "MatMul.opset"),
-    "spatial": ("not_spatial",),
+    "spatial": ("BatchNormalization.spatial",),
     **dict.fromkeys(("sparse_value", "value_string", "value_strings"), ("Constant.value", "Constant.sparse_value")),
     **dict.fromkeys(("value_float", "value_floats", "value_int", "value_ints"), ("Constant.value",)),
-    "paddings": ("constant_pads",),
+    "paddings": ("Pad",),
     "directions": ("Scan.opset",),
     "start": ("shape_range",),
     "end": ("shape_range",),

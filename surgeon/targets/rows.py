@@ -3,10 +3,12 @@
 refuses("Relu", since(9, 0, rtx=True), dtype="int32", source="...")
 refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), source="...")
 refuses("Conv", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused", source="...")
+refuses("Slice", up_to(7, 2, 2), value={4: some(below(0))}, reason="negative steps are refused", source="...")
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
@@ -14,10 +16,12 @@ from typing import Any, TypeAlias
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import (
     Check,
     Condition,
     Scope,
+    constant_of,
     document,
     dtype_name,
     dtype_of,
@@ -60,6 +64,15 @@ def other_than(*taken: int | str) -> Limit:
     return Limit("other_than", taken, lambda value: value not in taken)
 
 
+def matches(pattern: str) -> Limit:
+    """Texts in which a regular expression is found."""
+    return Limit("matches", (pattern,), lambda value: re.search(pattern, value) is not None)
+
+
+DYNAMIC = Limit("dynamic", (), lambda size: not isinstance(size, int))  # sizes that are not static
+KNOWN = Limit("known", (), lambda _: True)  # constants, whatever their value
+
+
 def some(refused: Values) -> Limit:
     """Lists that hold a value that is refused."""
     return Limit("some", (refused,), lambda values: any(map(_among(refused), values)))
@@ -84,8 +97,10 @@ class Row(Condition):
                TensorProto.DataType
     rank       numbers of dimensions of the input
     weights    whether the input is an initializer or a Constant, or left out
-    empty      whether the input has no elements
-    input      the position of the input that these four are said of; of several positions one is enough
+    size       sizes of the input, one of which is refused; or, by axis, sizes that are all refused
+    maker      the operator that makes the input; "" is none
+    input      the position of the input that these five are said of; of several positions one is enough
+    value      by position of a constant input, its numbers that are refused, as a list
     made       types of the first output
     outputs    how many outputs have a name
     attr       by attribute, its values that are refused; one that is left out has the schema's default
@@ -93,8 +108,9 @@ class Row(Condition):
     lacks      attributes, and positions of inputs, that are all left out
     opset      opsets of the model
     unless     what the node is taken for all the same
-    reason     why, a part of a sentence; it may name {op}, {dtype}, {rank}, {input}, {made}, {given}, and {name} and
-               {value} of the last attribute. Where it is left out, the row says what it refuses
+    reason     why, a part of a sentence; it may name {op}, {dtype}, {rank}, {input}, {made}, {given}, and {name},
+               {value} and {type} of the last attribute, or the first {value} of the last constant. Where it is left
+               out, the row says what it refuses
     section    the section of docs/trt-support.md that says it
     source     file, commit and words that say it, or what it was measured with
     """
@@ -109,8 +125,10 @@ class Row(Condition):
     dtype: str | Collection[int] | Limit | None = None
     rank: Values | None = None
     weights: bool | None = None
-    empty: bool = False
+    size: Values | Mapping[int, Values] | None = None
+    maker: str | Limit | None = None
     input: int | tuple[int, ...] = 0
+    value: Mapping[int, Values] = field(default_factory=dict)
     made: str | Collection[int] | Limit | None = None
     outputs: Values | None = None
     attr: Mapping[str, Values] = field(default_factory=dict)
@@ -137,11 +155,11 @@ class Row(Condition):
 def _keys(row: Row) -> Iterator[str]:
     """What a row asks, in words: attributes, positions of inputs, and fields."""
     position = row.input if isinstance(row.input, int) else 0
-    named = (*row.attr, *_all(row.given)[:1], *_all(row.lacks)[:1], *([position] if position else []))
+    named = (*row.attr, *_all(row.given)[:1], *_all(row.lacks)[:1], *([position] if position else []), *row.value)
     yield from map(str, dict.fromkeys(named))
-    fields = ("dtype", "rank", "weights", "made", "outputs", "opset")
-    yield from (field for field in fields if getattr(row, field) is not None)
-    yield from ["empty"] * row.empty
+    fields = ("dtype", "rank", "weights", "size", "maker", "made", "outputs", "opset")
+    given = [field for field in fields if getattr(row, field) is not None] + ["value"] * bool(row.value)
+    yield from ("empty" if field == "size" and row.size == 0 else field for field in given)
 
 
 refuses = Row
@@ -175,11 +193,13 @@ def _parts(row: Row) -> Iterator[Part]:
     if row.outputs is not None:
         refused = _among(row.outputs)
         yield lambda node: refused(outputs_of(node))
-    if row.weights is not None or row.empty or row.dtype is not None or row.rank is not None:
+    if any(asked is not None for asked in (row.weights, row.size, row.maker, row.dtype, row.rank)):
         yield _asks_inputs(row)
     if row.made is not None:
         made = _among(_types(row.made))
         yield lambda node: made(_made(node))
+    for position, values in row.value.items():
+        yield _asks_value(position, values)
     if unless is not None:
         yield lambda node: not unless(node)
 
@@ -194,8 +214,18 @@ def _asks_attribute(name: str, values: Values) -> Part:
     return asks
 
 
+def _asks_value(position: int, values: Values) -> Part:
+    refused = _among(values)
+
+    def asks(node: Node) -> bool:
+        known = constant_of(node, position)
+        return known is not None and refused(known.reshape(-1).tolist())
+
+    return asks
+
+
 def _asks_inputs(row: Row) -> Part:
-    """The question to the inputs of which one has to have the type, the rank, the weights and no elements."""
+    """The question to the inputs of which one has to have the type, the rank, the weights, the sizes and the maker."""
     if isinstance(row.input, int):
         return _asks_input(row, row.input)
     each = [_asks_input(row, position) for position in row.input]
@@ -203,7 +233,9 @@ def _asks_inputs(row: Row) -> Part:
 
 
 def _asks_input(row: Row, position: int) -> Part:
-    weights, empty = row.weights, row.empty
+    weights = row.weights
+    sizes = None if row.size is None else _asks_sizes(row.size)
+    makers = None if row.maker is None else _among(row.maker)
     types = None if row.dtype is None else _among(_types(row.dtype))
     ranks = None if row.rank is None else _among(row.rank)
 
@@ -216,9 +248,25 @@ def _asks_input(row: Row, position: int) -> Part:
             rank = rank_of(node, position)
             if rank is None or not ranks(rank):
                 return False
-        return not empty or 0 in (shape_of(node, position) or ())
+        if makers is not None and not makers(_maker(node, position)):
+            return False
+        return sizes is None or sizes(shape_of(node, position))
 
     return asks
+
+
+def _asks_sizes(sizes: Values | Mapping[int, Values]) -> Callable[[Shape | None], bool]:
+    if not isinstance(sizes, Mapping):
+        refused = _among(sizes)
+        return lambda shape: any(map(refused, shape or ()))
+    axes = {axis: _among(values) for axis, values in sizes.items()}
+    return lambda shape: all(axis < len(shape or ()) and axes[axis]((shape or ())[axis]) for axis in axes)
+
+
+def _maker(node: Node, position: int) -> str:
+    """The operator that makes an input; "" where it is no node."""
+    value = input_of(node, position)
+    return "" if value is None or value.producer is None else value.producer.key
 
 
 def _has(node: Node, name: int | str) -> bool:
@@ -282,8 +330,13 @@ def _found(row: Row, node: Node) -> dict[str, Any]:
     """What a reason may name of a node that a row refuses."""
     found: dict[str, Any] = {"op": node.op}
     found["given"] = next((name for name in _all(row.given) if _has(node, name)), None)
+    for position in row.value:
+        known = constant_of(node, position)
+        found["value"] = None if known is None or not known.size else known.reshape(-1)[0].item()
     for name in row.attr:
-        found.update(name=name, value=_written(node.attr(name)))
+        value = node.attr(name)
+        found.update(name=name, value=_written(value))
+        found["type"] = dtype_name(value) if value in TensorProto.DataType.values() else value
     positions = (row.input,) if isinstance(row.input, int) else row.input
     place = found["input"] = next((k for k in positions if _asks_input(row, k)(node)), positions[0])
     if row.dtype is not None:

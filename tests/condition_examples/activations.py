@@ -22,7 +22,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("PRelu", "7.0 to 11.4", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] s", "float[1,1,3] s"), "float[2,3] x", "float[] x")),
         Example("PRelu", "7.0 to 11.4", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] c", "float[1,1,3] c").replace("(x, s)", "(x, c)"), "float[1,1,3] c", "float[1,3] c", "float[] c")),
     ],
-    "prelu_dequantized": [
+    "PRelu.1.maker": [
         Example(
             "PRelu", "8.4", "the parser's process dies of a slope that comes from a DequantizeLinear", 13,
             *both(

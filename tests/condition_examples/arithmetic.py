@@ -9,10 +9,10 @@ BOOLEANS = "constants of booleans alone are refused, where the result is an outp
 DIVIDED = "an integer constant is divided by 0, and the parser's process dies of it"
 
 EXAMPLES: dict[str, list[Example]] = {
-    "einsum_operands": [Example("Einsum", "8.2 to 8.6", "more than two operands are refused", 12, *both(EINSUM.replace("ij,jk->ik", "ij,jk,kl->il").replace("(x, x)", "(x, x, x)"), "ij,jk,kl->il", "ij,jk->ik", "ij->ij"))],
-    "einsum_ellipsis": [Example("Einsum", "8.2 to 8.6", "an ellipsis is refused", 12, *both(EINSUM.replace("ij,jk->ik", "...j,jk->...k"), "...j,jk->...k", "ij,jk->ik"))],
-    "einsum_capitals": [Example("Einsum", "8.2 to 11.4, rtx", "capital letters are refused", 12, *both(EINSUM.replace("ij,jk->ik", "Ij,jk->Ik"), "Ij,jk->Ik", "ij,jk->ik"))],
-    "einsum_diagonal": [
+    "Einsum.equation": [
+        Example("Einsum", "8.2 to 8.6", "more than two operands are refused", 12, *both(EINSUM.replace("ij,jk->ik", "ij,jk,kl->il").replace("(x, x)", "(x, x, x)"), "ij,jk,kl->il", "ij,jk->ik", "ij->ij")),
+        Example("Einsum", "8.2 to 8.6", "an ellipsis is refused", 12, *both(EINSUM.replace("ij,jk->ik", "...j,jk->...k"), "...j,jk->...k", "ij,jk->ik")),
+        Example("Einsum", "8.2 to 11.4, rtx", "capital letters are refused", 12, *both(EINSUM.replace("ij,jk->ik", "Ij,jk->Ik"), "Ij,jk->Ik", "ij,jk->ik")),
         Example("Einsum", "8.2 to 10.11", "a diagonal is refused", 12, *both(EINSUM.replace("ij,jk->ik", "i j, k k -> i k"), "i j, k k -> i k", "i j, j k -> i k")),
         Example("Einsum", "9.0 to 10.11", "a diagonal is refused", 12, *both(EINSUM.replace("ij,jk->ik", "...ii,jk->..."), "...ii,jk", "...ij,jk"), beside=("an ellipsis is refused",)),
     ],
@@ -22,8 +22,8 @@ EXAMPLES: dict[str, list[Example]] = {
         )),
         Example("Mod", "rtx", "int8 is refused", 13, *both("(int8[2] x, int8[2] z) => (int8[2] y) { y = Mod <fmod = 1> (x, z) }", "int8", "float")),
     ],
-    "complex_signal": [Example("STFT", "10.5 to 11.4, rtx", "a complex signal is refused", 17, *both("(float[1,12,2] x) => (float[1,F,B,2] y) <int64 s = {2}, int64 n = {4}> { y = STFT <onesided = 0> (x, s, , n) }", "12,2]", "12,1]", "12]"))],
-    "divided_by_zero": [
+    "STFT.rank.size": [Example("STFT", "10.5 to 11.4, rtx", "a complex signal is refused", 17, *both("(float[1,12,2] x) => (float[1,F,B,2] y) <int64 s = {2}, int64 n = {4}> { y = STFT <onesided = 0> (x, s, , n) }", "12,2]", "12,1]", "12]"))],
+    "Div.0.1.dtype.value": [
         Example("Div", "rtx", DIVIDED, 14, *both(f"(int64[2] x) => (int64[2] y) <{dtype}[2] a = {{3, 4}}, {dtype}[2] b = {{1, 0}}> {{ y = Div (a, b) }}", "{1, 0}", "{1, 2}"))
         for dtype in ("int32", "int64")
     ]

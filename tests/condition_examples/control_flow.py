@@ -105,7 +105,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "left_out_part": [
         Example("Split", "rtx", "an output is left out, and the parser's process dies of it", 11, *both('(float[4] x) => (float[2] y) { "", y = Split (x) }', '"", y =', "z, y =")),
     ],
-    "many_conditions": [
+    "If.size": [
         Example("If", "rtx", "whether its condition is one number is not known", 11, *both(BRANCHED.replace("If (c)", "If (many)"), "bool[K] many", "bool[1] many", "bool many")),
         Example("If", "rtx", "whether its condition is one number is not known", 11, *both("(float[2,1] x, bool[1,N] c) => (float[] y) { y = If (c) <then_branch = t () => (p) { p = Abs (x) }, else_branch = e () => (q) { q = Neg (x) }> }", "bool[1,N]", "bool[1,1]")),
     ],

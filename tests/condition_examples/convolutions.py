@@ -33,9 +33,9 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape asks for a negative padding", 11, *both(DECONVOLUTION.replace("[11, 11]", "[11, 13], output_padding = [0, 1]"), "[11, 13]", "[11, 12]", "[9, 12]")),
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape leaves an odd padding, of which it would cut more at the end than at the beginning", 11, *both(DECONVOLUTION.replace("[11, 11]", "[11, 10]"), "[11, 10]", "[11, 9]", "[12, 12]", '[10, 10], auto_pad = "SAME_UPPER"')),
     ],
-    "valid_padding": [
-        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_padding is not read with auto_pad VALID", 11, *both(DECONVOLUTION.replace("output_shape = [11, 11]", 'output_padding = [0, 1], auto_pad = "VALID"'), "[0, 1], auto_pad", "[0, 0], auto_pad")),
-        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_padding is not read with auto_pad VALID", 11, *both(DECONVOLUTION.replace("output_shape = [11, 11]", 'output_padding = [0, 1], auto_pad = "VALID"'), "VALID", "NOTSET")),
+    "ConvTranspose.output_padding.auto_pad": [
+        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_padding is not read with auto_pad 'VALID'", 11, *both(DECONVOLUTION.replace("output_shape = [11, 11]", 'output_padding = [0, 1], auto_pad = "VALID"'), "[0, 1], auto_pad", "[0, 0], auto_pad")),
+        Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_padding is not read with auto_pad 'VALID'", 11, *both(DECONVOLUTION.replace("output_shape = [11, 11]", 'output_padding = [0, 1], auto_pad = "VALID"'), "VALID", "NOTSET")),
     ],
     "computed_bias": [
         Example("ConvTranspose", "8.5 to 11.4, rtx", "a computed bias is not added to what output_padding adds", 11, *both(BIASED, "pads = [0, 0]", "pads = [0, 1]"), beside=(BAD_INPUT.format(2),)),
@@ -54,19 +54,21 @@ EXAMPLES: dict[str, list[Example]] = {
             *both(DECONVOLUTION.replace("[11, 11]", "[10, 11], output_padding = [3, 0]").replace("float[1,1,5,5] x", "float[1,1,5,5] x, float[1] b").replace("(x, w)", "(x, w, b)"), "(x, w, b)", "(x, w)"), beside=(BAD_INPUT.format(2),),
         ),
     ],
-    "computed_kernel": [
-        Example(op, f"{first} to 8.4", "weights that are computed are refused, but for those of a DequantizeLinear", 13, *both(f"(float[1,1,4,4] x, float[1,1,2,2] w) => (float[a,b,c,d] y) <float[1,1,2,2] v = {{1, 1, 1, 1}}, int8[1,1,2,2] q = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, w) }}", f"{op} (x, w)", f"{op} (x, v)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))
+    **{
+        f"{op}.1.weights.maker": [Example(op, f"{first} to 8.4", "weights that are computed are refused, but for those of a DequantizeLinear", 13, *both(f"(float[1,1,4,4] x, float[1,1,2,2] w) => (float[a,b,c,d] y) <float[1,1,2,2] v = {{1, 1, 1, 1}}, int8[1,1,2,2] q = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, w) }}", f"{op} (x, w)", f"{op} (x, v)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))]
         for op, first in (("Conv", "7.0"), ("ConvTranspose", "8.0"))
-    ],
-    "deconvolved_channels": [
+    },
+    "ConvTranspose.size": [
         Example("ConvTranspose", "8.4 to 11.4, rtx", "the number of channels is not static", 13, *both("(float[1,C,4,4] x) => (float[a,b,c,d] y) <float[1,1,2,2] v = {1, 1, 1, 1}> { y = ConvTranspose (x, v) }", "[1,C,", "[1,1,", "[N,1,")),
     ],
-    "kernel_shape_of_dequantized": [
-        Example(op, targets, "kernel_shape is left out, and this parser does not look at dequantized weights for it", 13, *both(f"(float[1,1,4,4] x, int8[1,1,2,2] q) => (float[a,b,c,d] y) <float[1,1,2,2] w = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, e) }}", f"{op} (x, e)", f"{op} (x, w)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))
+    **{
+        f"{op}.kernel_shape.1.maker": [Example(op, targets, "kernel_shape is left out, and this parser does not look at dequantized weights for it", 13, *both(f"(float[1,1,4,4] x, int8[1,1,2,2] q) => (float[a,b,c,d] y) <float[1,1,2,2] w = {{1, 1, 1, 1}}, float s = {{1}}, int8 z = {{0}}> {{ e = DequantizeLinear (q, s, z) y = {op} (x, e) }}", f"{op} (x, e)", f"{op} (x, w)", f"{op} <kernel_shape = [2, 2]> (x, e)"), beside=("its input 1 must be an initializer",))]
         for op, targets in (("Conv", "7.0 to 8.4"), ("ConvTranspose", "8.0"))
-    ],
-    "sized_weights": [
+    },
+    "Conv.1.size": [
         *(Example("Conv ConvTranspose", "rtx", "the sizes of the weights are not static", 11, *both(KERNEL.replace("[2,2,3,3]", size), size, "[2,2,3,3]")) for size in ("[K,2,3,3]", "[2,K,3,3]", "[2,2,K,3]")),
+    ],
+    "Conv.2.size": [
         Example("Conv ConvTranspose", "rtx", "the sizes of the bias are not static", 11, *both(KERNEL.replace("float[2] b", "float[K] b"), "float[K] b", "float[2] b")),
     ],
     "other_kernel_shape": [
@@ -80,7 +82,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("ConvTranspose", "rtx", "output_shape is not read with auto_pad SAME_UPPER", 11, *both(SAME.replace("[8, 10], strides = [1, 2]", "[8, 25], strides = [1, 5]"), "[8, 25], strides = [1, 5]", "[8, 20], strides = [1, 4]")),
         Example("ConvTranspose", "rtx", "output_shape is not read with auto_pad VALID", 11, *both(SAME.replace("SAME_UPPER", "VALID"), "output_shape = [8, 10], ", "")),
     ],
-    "grouped_channels": [
+    "Conv.group.size": [
         Example("Conv", "8.4", "the number of channels of several groups is not static", 11, *both(GROUPS, "[1,C,5,5]", "[1,4,5,5]")),
     ],
 }  # fmt: skip

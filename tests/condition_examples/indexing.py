@@ -14,7 +14,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "ReverseSequence.batch_axis": [
         Example("ReverseSequence", "rtx", "a negative batch_axis is refused", 10, *both("(float[4,3] x, int64[3] n) => (float[4,3] y) { y = ReverseSequence <batch_axis = -1, time_axis = 0> (x, n) }", "-1", "1")),
     ],
-    "slice_backward": [
+    "Slice.4.value": [
         Example("Slice", "6.0 to 7.2.2", "negative steps are not documented before 8.0", 13, *both(f"{SLICE} {{ y = Slice (x, s, e, a, t) }}", "t = {-1, 1}", "t = {1, 1}", "t = {2, 1}"))
     ],
     "slice_axes": [
@@ -43,7 +43,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Split", "8.0 to 9.3", "num_outputs 2 does not divide the dimension", 18, *both("(float[3,4] x) => (float[a,b] y, float[c,d] z) { y, z = Split <num_outputs = 2> (x) }", "[3,4] x", "[4,3] x")),
         Example("Split", "8.0 to 9.3", "num_outputs 2 does not divide the dimension", 18, *both("(float[] x) => (float[a] y, float[b] z) { y, z = Split <num_outputs = 2> (x) }", "float[] x", "float[4] x")),
     ],
-    "squeeze_of_any_size": [
+    "Squeeze.1.size": [
         Example("Squeeze", "7.2.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", opset, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "[N,", "[3,"))
         for opset in (11, 13)
     ] + [
@@ -59,7 +59,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "slice_counts": [
         Example("Slice", "rtx", "its inputs have 1 and 2 numbers", 13, *both("(float[4,5] x) => (float[a,b] y) <int64[2] s = {1, 1}, int64[2] e = {3, 3}, int64[1] f = {3}, int64[2] k = {0, 1}> { y = Slice (x, s, f, k) }", "(x, s, f, k)", "(x, s, e, k)")),
     ],
-    "slice_lengths": [
+    "Slice.size": [
         Example("Slice", "8.4", "how many dimensions are cut is not static", 13, *both("(float[4,5] x, int64[N] i, int64[2] t) => (float[a,b] y) <int64[2] e = {3, 3}, int64[2] k = {0, 1}> { s = Gather (t, i) y = Slice (x, s, e, k) }", "(x, s, e, k)", "(x, t, e, k)")),
     ],
     "split_outputs": [
@@ -95,7 +95,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Hardmax", "rtx", "the axis has no elements", 13, *both("(float[0,2] x) => (float[0,2] y) { y = Hardmax <axis = 0> (x) }", "axis = 0", "axis = 1")),
         Example("Hardmax", "rtx", "the axis has no elements", 13, *both("(float[0,2] x) => (float[0,2] y) { y = Hardmax <axis = 0> (x) }", "[0,2]", "[3,2]")),
     ],
-    "second_of_nothing": [
+    "Expand.1.weights.empty": [
         Example("Expand", "8.4", "its second input has no elements, and the parser's process dies of it", 13, *both("(float x) => (float[] y) <int64[0] k = {}, int64[1] j = {1}> { y = Expand (x, k) }", "(x, k)", "(x, j)")),
         Example("ReverseSequence", "8.4", "its second input has no elements, and the parser's process dies of it", 10, *both("(float[2,1] x) => (float[] y) <int64[0] k = {}, int64[1] j = {1}> { y = ReverseSequence (x, k) }", "(x, k)", "(x, j)"), beside=("there are 0 lengths for 1 examples",)),
     ],

@@ -25,7 +25,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("InstanceNormalization", "10.0 to 11.4, rtx", "input, scale and bias are of different types", 6, INSTANCE.replace("(x, s, s)", "(x, h, s)"), (INSTANCE.replace("{ y = InstanceNormalization (x,", "{ t = com.custom.Foo (x) y = InstanceNormalization (t,"),), beside=(PLUGIN,)),
     ],
     "GroupNormalization.opset": [Example("GroupNormalization", "10.0 to 10.8", "the scale by channel of opset 21 is refused", 21, GROUP, (GROUP,), (20,), ("GroupNormalization is not in opset 17, the newest that this parser reads",))],
-    "dropout_training": [
+    "Dropout.2.value": [
         Example("Dropout", "8.0 to 11.4, rtx", "training mode is refused", 12, *both("(float[2] x) => (float[2] y) <float r = {0.5}, bool t = {1}> { y = Dropout (x, r, t) }", "t = {1}", "t = {0}")),
         Example("Dropout", "8.0 to 11.4, rtx", "training mode is refused", 12, *both("(float[2] x) => (float[2] y) <float r = {0.5}, bool t = {1}> { y = Dropout (x, r, t) }", "(x, r, t)", "(x, r)")),
     ],

@@ -15,7 +15,7 @@ EXAMPLES: dict[str, list[Example]] = {
         )
         for operators, targets in ((REDUCE, "6.0 to 9.3"), ("ReduceSum ReduceLogSum", "6.0 to 7.2.2"))
     ],
-    "top_k": [
+    "TopK.1.value": [
         Example(
             "TopK", "6.0 to 11.4, rtx", "K = 3841 is refused; 0 to 3840 are taken", 11,
             *both("(float[1,4000] x) => (float[1,a] y, int64[1,a] i) <int64[1] k = {3841}> { y, i = TopK (x, k) }", "3841", "3840"),

@@ -63,7 +63,7 @@ EXAMPLES: dict[str, list[Example]] = {
             *both("(float[2,3] x, int64[2] c) => (float[a,b] y) <int64[2] t = {3, 2}> { y = Reshape <allowzero = 1> (x, c) }", "(x, c)", "(x, t)"),
         ),
     ],
-    "eye_like": [
+    "EyeLike": [
         Example(
             "EyeLike", "7.2.2 to 11.4, rtx", "its size is not static: `Eyelike does not work for dynamically shaped tensors`", 9,
             *both(f"(float{shape} x) => (float[a,b] y) {{ y = EyeLike (x) }}", f"float{shape}", "float[2,3]"),

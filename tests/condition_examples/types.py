@@ -5,7 +5,11 @@ from __future__ import annotations
 from condition_examples.example import Example, both
 
 EXAMPLES: dict[str, list[Example]] = {
-    "cast": [Example("Cast", "6.0 to 11.4, rtx", "there is no int16", 13, *both("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "to = 5", "to = 6", "to = 1", "to = 11"))],
+    "Cast.to": [
+        Example("Cast", "6.0 to 11.4, rtx", "there is no int16", 13, *both("(float[2] x) => (int16[2] y) { y = Cast <to = 5> (x) }", "to = 5", "to = 6", "to = 1", "to = 11")),
+        *(Example("Cast", "6.0 to 8.6", f"there is no {name} before 9.0", 13, *both(f"(float[2] x) => (float[] y) {{ y = Cast <to = {to}> (x) }}", f"to = {to}", "to = 10"))
+        for to, name in ((16, "bfloat16"), (17, "float8e4m3fn"), (2, "uint8"), (22, "int4"), (23, "float4e2m1"))),
+    ],
     "Cast.saturate.made": [
         Example(op, "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both(f"(float[2] x, float8e4m3fn[2] t, float s, float8e4m3fn z) => (float8e4m3fn[2] y) {{ y = {op} <{to}saturate = 0> ({inputs}) }}", "saturate = 0", "saturate = 1"))
         for op, to, inputs in (("Cast", "to = 17, ", "x"), ("CastLike", "", "x, t"))
@@ -13,20 +17,16 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Cast", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, "(float[2] x) => (float8e4m3fn[2] y) { y = Cast <to = 17, saturate = 0> (x) }", ("(float[2] x) => (float[2] y) { y = Cast <to = 10, saturate = 0> (x) }",)),
         Example("QuantizeLinear", "10.0 to 11.4, rtx", "saturate 0 is not read: it would saturate", 19, *both("(float[2] x) => (float8e4m3fn[2] y) <float s = {1}, float8e4m3fn z = {0}> { y = QuantizeLinear <saturate = 0> (x, s, z) }", "saturate = 0", "saturate = 1")),
     ],
-    "cast_before_nine": [
-        Example("Cast", "6.0 to 8.6", f"there is no {name} before 9.0", 13, *both(f"(float[2] x) => (float[] y) {{ y = Cast <to = {to}> (x) }}", f"to = {to}", "to = 10"))
-        for to, name in ((16, "bfloat16"), (17, "float8e4m3fn"), (2, "uint8"), (22, "int4"), (23, "float4e2m1"))
-    ],
     "sampled_type": [
         Example("GridSample", "rtx", f"{dtype} is refused", 20, *both(f"({dtype}[1,1,4,4] x, float[1,2,2,2] g) => ({dtype}[1,1,2,2] y) {{ y = GridSample (x, g) }}", f"{dtype}[1", "float[1"))
         for dtype in ("int8", "int32", "int64", "bool")
     ] + [
         Example("GridSample", "rtx", "the grid has another type than the image", 20, *both("(float16[1,1,4,4] x, float[1,2,2,2] g) => (float16[1,1,2,2] y) { y = GridSample (x, g) }", "float16[1,1,4", "float[1,1,4")),
     ],
-    "clipped_int8": [
+    "Clip.dtype.weights": [
         Example("Clip", "rtx", "computed bounds are refused in int8", 13, *both("(int8[2] x, int8 a) => (int8[2] y) <int8 b = {1}> { y = Clip (x, a) }", "(x, a)", "(x)", "(x, b)")),
     ],
-    "windows_in_other_types": [
+    "BlackmanWindow.output_datatype": [
         Example("BlackmanWindow HammingWindow HannWindow", "10.4 to 11.4, rtx", "a window of int32 is refused", 17, *both("(float[2] x) => (int32[4] y) <int64 n = {4}> { y = OP <output_datatype = 6> (n) }", "6> (n)", "1> (n)")),
     ],
     "Range.dtype": [

@@ -20,7 +20,7 @@ COMPARED = LEGACY.replace("=> (float", "=> (bool")
 LOGICAL = LEGACY.replace("float[", "bool[")
 
 EXAMPLES: dict[str, list[Example]] = {
-    "not_spatial": [
+    "BatchNormalization.spatial": [
         Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "spatial = 0", "spatial = 1"), beside=("its input 1 must be an initializer",)),
         Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "(x, s", "(z, s"), beside=("its input 1 must be an initializer",)),
     ],

@@ -40,6 +40,9 @@ ROWS = (
             source="measured with TensorRT-RTX alone: [1] comes back"),
     refuses("Clip", between((8, 0), (8, 4)), dtype="float16", given=(1, 2), reason="fp16 bounds are read as fp32",
             section="1b", source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)"),
+    refuses("PRelu", between((8, 4), (8, 4)), input=1, maker="DequantizeLinear",
+            reason="the parser's process dies of a slope that comes from a DequantizeLinear",
+            source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
 )
 # fmt: on
 
@@ -69,14 +72,6 @@ def prelu_rank(node: Node) -> str | None:
     if rank is None or slope is None or slope <= rank:
         return None
     return "the slope has more dimensions than the input"
-
-
-@condition("PRelu", between((8, 4), (8, 4)), source="measured with TensorRT 8.4.1.5: its process dies while it parses")
-def prelu_dequantized(node: Node) -> str | None:
-    slope = input_of(node, 1)
-    if slope is None or slope.producer is None or slope.producer.key != "DequantizeLinear":
-        return None
-    return "the parser's process dies of a slope that comes from a DequantizeLinear"
 
 
 @condition(

@@ -5,70 +5,9 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, is_weights, rank_of, shape_of
+from surgeon.targets.condition import condition, dtype_of, is_weights, rank_of
 from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import other_than, refuses
-
-
-def _operands(node: Node) -> list[str]:
-    """The letters of each operand of an Einsum: ["bij", "bkj"] for "bij,bkj->bik"."""
-    return str(node.attr("equation")).replace(" ", "").partition("->")[0].split(",")
-
-
-def _has_diagonal(node: Node) -> bool:
-    return any(len(set(o)) != len(o) for o in (operand.replace("...", "") for operand in _operands(node)))
-
-
-@condition("Einsum", between((8, 2), (8, 6)), section="6", source="onnx-tensorrt@6ba67d3: two operands at most")
-def einsum_operands(node: Node) -> str | None:
-    return "more than two operands are refused" if len(_operands(node)) > 2 else None
-
-
-@condition("Einsum", between((8, 2), (8, 6)), section="6", source="onnx-tensorrt@6ba67d3: no ellipsis")
-def einsum_ellipsis(node: Node) -> str | None:
-    return "an ellipsis is refused" if "..." in str(node.attr("equation")) else None
-
-
-@condition(
-    "Einsum",
-    since(8, 2, rtx=True),
-    section="6",
-    source="`Invalid character(s) in Einsum equation`; measured with TensorRT-RTX",
-)
-def einsum_capitals(node: Node) -> str | None:
-    equation = str(node.attr("equation"))
-    return "capital letters are refused" if equation != equation.lower() else None
-
-
-@condition(
-    "Einsum",
-    between((8, 2), (10, 11)),
-    section="6",
-    source="onnx-tensorrt@6ba67d3, @9d2d786; diagonals with 10.12",
-)
-def einsum_diagonal(node: Node) -> str | None:
-    return "a diagonal is refused" if _has_diagonal(node) else None
-
-
-@condition(
-    "STFT",
-    since(10, 5, rtx=True),
-    section="6",
-    source="measured with TensorRT-RTX 1.7.1: TensorRT only supports STFT on real-valued signals",
-)
-def complex_signal(node: Node) -> str | None:
-    shape = shape_of(node)
-    return "a complex signal is refused" if shape is not None and len(shape) == 3 and shape[2] != 1 else None
-
-
-@condition("Div Mod", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
-def divided_by_zero(node: Node) -> str | None:
-    if dtype_of(node) not in (TensorProto.INT32, TensorProto.INT64):
-        return None
-    given, by = constant_of(node, 0), constant_of(node, 1)
-    if given is None or by is None or by.all():
-        return None
-    return "an integer constant is divided by 0, and the parser's process dies of it"
+from surgeon.targets.rows import KNOWN, matches, other_than, refuses, some
 
 
 @condition(
@@ -104,5 +43,20 @@ ROWS = (
             source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats"),
     refuses("STFT", RTX, attr={"onesided": other_than(0, 1)},
             source="measured with TensorRT-RTX 1.7.1: STFT 'onesided' must be 0 or 1"),
+    refuses("Einsum", between((8, 2), (8, 6)), attr={"equation": matches(",.*,")},
+            reason="more than two operands are refused", section="6",
+            source="onnx-tensorrt@6ba67d3: two operands at most"),
+    refuses("Einsum", between((8, 2), (8, 6)), attr={"equation": matches(r"\.\.\.")}, reason="an ellipsis is refused",
+            section="6", source="onnx-tensorrt@6ba67d3: no ellipsis"),
+    refuses("Einsum", since(8, 2, rtx=True), attr={"equation": matches("[A-Z]")}, reason="capital letters are refused",
+            section="6", source="`Invalid character(s) in Einsum equation`; measured with TensorRT-RTX"),
+    refuses("Einsum", between((8, 2), (10, 11)), attr={"equation": matches(r"^[^>]*([A-Za-z])[^,>-]*\1")},
+            reason="a diagonal is refused", section="6",
+            source="onnx-tensorrt@6ba67d3, @9d2d786; diagonals with 10.12"),
+    refuses("STFT", since(10, 5, rtx=True), rank=3, size={2: other_than(1)}, reason="a complex signal is refused",
+            section="6", source="measured with TensorRT-RTX 1.7.1: TensorRT only supports STFT on real-valued signals"),
+    refuses("Div Mod", RTX, dtype="int32 int64", value={0: KNOWN, 1: some(0)},
+            reason="an integer constant is divided by 0, and the parser's process dies of it",
+            source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses"),
 )
 # fmt: on

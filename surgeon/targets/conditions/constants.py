@@ -24,6 +24,11 @@ ROWS = (
                    "(@306247b)"),
     refuses("RandomUniformLike", between((8, 4), (8, 4)), weights=True, reason="weights are refused as its input",
             source="measured with TensorRT 8.4.1.5: The input tensor cannot be an initializer"),
+    refuses("Constant", between((8, 4), (8, 4)), made="bool",
+            unless=lambda node: not any(made is not None and made.is_output for made in node.outputs),
+            reason="a constant of booleans that is an output is read as int32",
+            source="measured with TensorRT 8.4.1.5: the parsed type is int32, which does not match the ONNX "
+                   "specification"),
 )
 # fmt: on
 
@@ -50,15 +55,3 @@ def range_by_input(node: Node) -> str | None:
         return None
     found = next(filter(None, (float_input(input_of(node, position)) for position in range(3))), None)
     return None if found is None else f"its bounds follow from the input '{found.name}', which holds floats"
-
-
-@condition(
-    "Constant",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: the parsed type is int32, which does not match the ONNX specification",
-)
-def returned_booleans(node: Node) -> str | None:
-    made = node.outputs[0]
-    if made is None or not made.is_output or node.graph.model.dtype(made) != TensorProto.BOOL:
-        return None
-    return "a constant of booleans that is an output is read as int32"

@@ -21,10 +21,12 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.dtypes import MOST_DIMENSIONS, PACKED
 from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import below, refuses, some
+from surgeon.targets.rows import below, other_than, refuses, some
 from surgeon.targets.tables import SHAPE_INPUTS
 
 # fmt: off
+many_conditions = refuses("If", RTX, size=other_than(1), reason="whether its condition is one number is not known",
+                          source="measured with TensorRT-RTX 1.7.1: Failed to convert the input cond to a scalar")
 ROWS = tuple(
     refuses("Scan", since(7, 0, rtx=True), attr={name: some(below(0))},
             reason=f"a negative axis in {{name}} is counted from {MOST_DIMENSIONS} dimensions",
@@ -329,18 +331,6 @@ def left_out_output(node: Node) -> str | None:
 @condition("Split", RTX, source="measured with TensorRT-RTX: its process dies of it while it parses")
 def left_out_part(node: Node) -> str | None:
     return None if all(node.proto.output) else "an output is left out, and the parser's process dies of it"
-
-
-@condition(
-    "If",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Failed to convert the input cond to a scalar",
-)
-def many_conditions(node: Node) -> str | None:
-    shape = shape_of(node, 0)
-    if shape is None or all(size == 1 for size in shape):
-        return None
-    return "whether its condition is one number is not known"
 
 
 @condition(

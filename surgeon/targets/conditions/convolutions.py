@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import below, other_than, refuses, some
+from surgeon.targets.rows import DYNAMIC, below, other_than, refuses, some
 
 
 def deconvolution_padding(node: Node) -> list[int] | None:
@@ -84,19 +84,6 @@ def _strided(shape: Shape, strides: list[int]) -> list[int]:
 
 @condition(
     "ConvTranspose",
-    since(7, 2, 2, rtx=True),
-    source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with "
-    "TensorRT-RTX",
-)
-def valid_padding(node: Node) -> str | None:
-    padding = node.attr("auto_pad") or "NOTSET"
-    if padding == "NOTSET" or not any(per_axis(node, "output_padding", 0)):
-        return None
-    return f"output_padding is not read with auto_pad {padding}"
-
-
-@condition(
-    "ConvTranspose",
     since(8, 5, rtx=True),
     source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) in front of the padding; measured with TensorRT-RTX",
 )
@@ -112,80 +99,6 @@ def computed_bias(node: Node) -> str | None:
     if all(m <= e for m, e in zip(more, ends, strict=True)):
         return None
     return "a computed bias is not added to what output_padding adds"
-
-
-@condition("ConvTranspose", between((8, 0), (8, 4)), source="measured with TensorRT 8.4.1.5")
-@condition(
-    "Conv",
-    between((7, 0), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: two inputs (data and weights) are allowed only in explicit-quantization "
-    "mode; earlier releases taken to be alike",
-)
-def computed_kernel(node: Node) -> str | None:
-    kernel = input_of(node, 1)
-    if is_weights(kernel) or kernel is None or _is_dequantized(kernel):
-        return None
-    return "weights that are computed are refused, but for those of a DequantizeLinear"
-
-
-@condition(
-    "ConvTranspose",
-    between((8, 0), (8, 0)),
-    source="onnx-tensorrt@4225037 convDeconvMultiInput: filterDims from the attribute alone",
-)
-@condition(
-    "Conv",
-    between((7, 0), (8, 4)),
-    source="onnx-tensorrt@84b5be1 to @9f82b2b: filter_dim from the attribute alone; measured with TensorRT 8.4.1.5: "
-    "kernel_shape misaligns",
-)
-def kernel_shape_of_dequantized(node: Node) -> str | None:
-    kernel = input_of(node, 1)
-    if "kernel_shape" in node.attrs or kernel is None or not _is_dequantized(kernel):
-        return None
-    return "kernel_shape is left out, and this parser does not look at dequantized weights for it"
-
-
-def _is_dequantized(value: Value) -> bool:
-    return value.producer is not None and value.producer.key == "DequantizeLinear"
-
-
-@condition(
-    "Conv",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: kernel weights has count 8 but 4 was expected",
-)
-def grouped_channels(node: Node) -> str | None:
-    shape = shape_of(node)
-    if node.attrs.get("group", 1) == 1 or shape is None or len(shape) < 2 or isinstance(shape[1], int):
-        return None
-    return "the number of channels of several groups is not static"
-
-
-@condition(
-    "ConvTranspose",
-    since(8, 4, rtx=True),
-    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: number of channels must not be dynamic",
-)
-def deconvolved_channels(node: Node) -> str | None:
-    shape = shape_of(node)
-    if shape is None or len(shape) < 2 or isinstance(shape[1], int):
-        return None
-    return "the number of channels is not static"
-
-
-@condition(
-    "Conv ConvTranspose",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: condition: nbOutputMaps, kernelSize; dynamic shape is not supported for "
-    "weights",
-)
-def sized_weights(node: Node) -> str | None:
-    for position, name in ((1, "weights"), (2, "bias")):
-        if all(isinstance(size, int) for size in shape_of(node, position) or ()):
-            continue
-        return f"the sizes of the {name} are not static"
-    return None
 
 
 @condition(
@@ -221,6 +134,17 @@ def wider_kernel(node: Node) -> str | None:
 
 
 # fmt: off
+kernel_shape_of_dequantized = tuple(
+    refuses(op, targets, lacks="kernel_shape", input=1, maker="DequantizeLinear",
+            reason="kernel_shape is left out, and this parser does not look at dequantized weights for it",
+            source=source)
+    for op, targets, source in (
+        ("Conv", between((7, 0), (8, 4)), "onnx-tensorrt@84b5be1 to @9f82b2b: filter_dim from the attribute alone; "
+                                          "measured with TensorRT 8.4.1.5: kernel_shape misaligns"),
+        ("ConvTranspose", between((8, 0), (8, 0)), "onnx-tensorrt@4225037 convDeconvMultiInput: filterDims from the "
+                                                   "attribute alone"),
+    )
+)
 ROWS = (
     refuses("ConvTranspose", RTX, attr={"strides": some(other_than(1)), "dilations": some(other_than(1))},
             reason="strides together with dilations are refused",
@@ -230,5 +154,25 @@ ROWS = (
             source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME"),
     refuses("Conv ConvTranspose", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused",
             source="measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)"),
+    refuses("ConvTranspose", since(7, 2, 2, rtx=True),
+            attr={"output_padding": some(other_than(0)), "auto_pad": other_than("", "NOTSET")},
+            reason="output_padding is not read with auto_pad {value}",
+            source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with "
+                   "TensorRT-RTX"),
+    *(refuses(op, between((first, 0), (8, 4)), input=1, weights=False, maker=other_than("DequantizeLinear"),
+              reason="weights that are computed are refused, but for those of a DequantizeLinear",
+              source="measured with TensorRT 8.4.1.5: two inputs (data and weights) are allowed only in "
+                     "explicit-quantization mode; earlier releases taken to be alike")
+      for op, first in (("Conv", 7), ("ConvTranspose", 8))),
+    refuses("Conv", between((8, 4), (8, 4)), attr={"group": other_than(1)}, size={1: DYNAMIC},
+            reason="the number of channels of several groups is not static",
+            source="measured with TensorRT 8.4.1.5: kernel weights has count 8 but 4 was expected"),
+    refuses("ConvTranspose", since(8, 4, rtx=True), size={1: DYNAMIC}, reason="the number of channels is not static",
+            source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: number of channels must not be dynamic"),
+    *(refuses("Conv ConvTranspose", RTX, input=position, size=DYNAMIC,
+              reason=f"the sizes of the {name} are not static",
+              source="measured with TensorRT-RTX 1.7.1: condition: nbOutputMaps, kernelSize; dynamic shape is not "
+                     "supported for weights")
+      for position, name in ((1, "weights"), (2, "bias"))),
 )
 # fmt: on

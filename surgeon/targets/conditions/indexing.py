@@ -5,7 +5,6 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.ir.lattice import is_static
 from surgeon.targets.condition import (
     condition,
     constant_of,
@@ -18,7 +17,7 @@ from surgeon.targets.condition import (
     shape_of,
 )
 from surgeon.targets.releases import RTX, RTX_ALONE, between, since, up_to
-from surgeon.targets.rows import below, other_than, refuses
+from surgeon.targets.rows import DYNAMIC, below, other_than, refuses, some
 
 # fmt: off
 ROWS = (
@@ -53,16 +52,18 @@ ROWS = (
     *(refuses("ReverseSequence", RTX, attr={name: below(0)}, reason="a negative {name} is refused",
               source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis")
       for name in ("batch_axis", "time_axis")),
+    refuses("Slice", up_to(7, 2, 2), value={4: some(below(0))}, reason="negative steps are not documented before 8.0",
+            section="5", source="onnx-tensorrt@84b5be1: no documented negative stride"),
+    refuses("Squeeze", between((7, 2, 2), (10, 1)), size=DYNAMIC, lacks=1,
+            unless=lambda node: bool(node.attrs.get("axes")),
+            reason="axes is left out, and which of its sizes are 1 is not known",
+            source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured "
+                   "with TensorRT 8.4.1.5"),
+    refuses("Expand ReverseSequence", between((8, 4), (8, 4)), input=1, weights=True, size=0,
+            reason="its second input has no elements, and the parser's process dies of it",
+            source="measured with TensorRT 8.4.1.5: its process dies of weights without elements"),
 )
 # fmt: on
-
-
-@condition("Slice", up_to(7, 2, 2), section="5", source="onnx-tensorrt@84b5be1: no documented negative stride")
-def slice_backward(node: Node) -> str | None:
-    steps = constant_of(node, 4)
-    if steps is None or not (steps < 0).any():
-        return None
-    return "negative steps are not documented before 8.0"
 
 
 @condition(
@@ -76,19 +77,6 @@ def slice_axes(node: Node) -> str | None:
     if starts is None or rank is None or input_of(node, 3) is not None or starts == (rank,):
         return None
     return "axes is left out, which stands for every dimension"
-
-
-@condition(
-    "Squeeze",
-    between((7, 2, 2), (10, 1)),
-    source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured with "
-    "TensorRT 8.4.1.5",
-)
-def squeeze_of_any_size(node: Node) -> str | None:
-    shape, axes = shape_of(node), node.attrs.get("axes")
-    if shape is None or axes or input_of(node, 1) is not None or is_static(shape):
-        return None
-    return "axes is left out, and which of its sizes are 1 is not known"
 
 
 @condition(
@@ -176,16 +164,12 @@ def given_length(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "Slice",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: The shape of input starts misaligns with the shape of input axes",
-)
-def slice_lengths(node: Node) -> str | None:
-    shapes = [shape_of(node, position) for position in (1, 2, 4) if input_of(node, position) is not None]
-    if all(shape is None or all(isinstance(size, int) for size in shape) for shape in shapes):
-        return None
-    return "how many dimensions are cut is not static"
+# fmt: off
+slice_lengths = refuses("Slice", between((8, 4), (8, 4)), input=(1, 2, 4), size=DYNAMIC,  # after `given_length`
+                        reason="how many dimensions are cut is not static",
+                        source="measured with TensorRT 8.4.1.5: The shape of input starts misaligns with the shape of "
+                               "input axes")
+# fmt: on
 
 
 @condition(
@@ -274,17 +258,6 @@ def other_examples(node: Node) -> str | None:
     if not isinstance(batch, int) or not isinstance(count, int) or batch == count:
         return None
     return f"there are {count} lengths for {batch} examples"
-
-
-@condition(
-    "Expand ReverseSequence",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: its process dies of weights without elements",
-)
-def second_of_nothing(node: Node) -> str | None:
-    if 0 not in (shape_of(node, 1) or ()) or not is_weights(input_of(node, 1)):
-        return None
-    return "its second input has no elements, and the parser's process dies of it"
 
 
 @condition(

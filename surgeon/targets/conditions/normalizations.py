@@ -6,13 +6,12 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.condition import (
     condition,
-    constant_of,
     dtype_of,
     rank_of,
     shape_of,
 )
 from surgeon.targets.releases import RTX, between, since, up_to
-from surgeon.targets.rows import above, below, other_than, refuses
+from surgeon.targets.rows import above, below, other_than, refuses, some
 
 # fmt: off
 ROWS = (
@@ -49,11 +48,13 @@ ROWS = (
             source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
     refuses("Dropout", RTX, outputs=above(1), weights=True, reason="weights are refused together with a mask",
             source="measured with TensorRT-RTX 1.7.1: Invalid Node, of weights and a mask"),
-    refuses("Dropout", RTX, weights=True, empty=True, reason="weights without elements are refused",
+    refuses("Dropout", RTX, weights=True, size=0, reason="weights without elements are refused",
             source="measured with TensorRT-RTX 1.7.1: Failed to add an identity layer"),
     refuses("BatchNormalization", RTX, input=(1, 2, 3, 4), rank=other_than(1),
-            lacks="spatial",  # up to opset 8: `not_spatial`
+            lacks="spatial",  # up to opset 8: `BatchNormalization.spatial`
             source="measured with TensorRT-RTX 1.7.1: of the bias input must be (C, )"),
+    refuses("Dropout", since(8, 0, rtx=True), value={2: some(other_than(0))}, reason="training mode is refused",
+            source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode"),
 )
 # fmt: on
 
@@ -67,16 +68,6 @@ ROWS = (
 def instance_norm_mixed(node: Node) -> str | None:
     kinds = {dtype_of(node, position) for position in range(3)} - {0}
     return "input, scale and bias are of different types" if len(kinds) > 1 else None
-
-
-@condition(
-    "Dropout",
-    since(8, 0, rtx=True),
-    source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode",
-)
-def dropout_training(node: Node) -> str | None:
-    training = constant_of(node, 2)
-    return "training mode is refused" if training is not None and bool(training.any()) else None
 
 
 @condition(

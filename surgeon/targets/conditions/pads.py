@@ -6,27 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of
+from surgeon.targets.condition import condition, constant_of
 from surgeon.targets.releases import RTX, between, up_to
-from surgeon.targets.rows import other_than, refuses
-
-
-def mode_of(node: Node) -> str:
-    """The mode of a Pad."""
-    return str(node.attr("mode") or "constant")
+from surgeon.targets.rows import below, other_than, refuses, some
 
 
 def _pads(node: Node) -> NDArray[Any] | None:
     """The pads, [2 * rank]: every begin, then every end."""
     return constant_of(node, 1)
-
-
-def _crops(node: Node) -> bool:
-    pads = _pads(node)
-    return pads is not None and bool((pads < 0).any())
 
 
 # fmt: off
@@ -36,25 +25,21 @@ wrap_mode = refuses("Pad", between((8, 2), (9, 3)), attr={"mode": "wrap"}, secti
                     source="onnx-tensorrt@306247b: Unsupported pad mode")
 axes_input = refuses("Pad", up_to(9, 3), given=3, reason="the fourth input, axes, is refused", section="5",
                      source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
+ROWS = (
+    refuses("Pad", up_to(8, 0), value={2: some(other_than(0))}, reason="only padding with 0 is taken", section="5",
+            source="onnx-tensorrt@4225037: only supports constant 0 padding"),
+    refuses("Pad", up_to(8, 0), unless=lambda node: _pads(node) is not None, reason="the pads must be an initializer",
+            section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer"),
+    refuses("Pad", up_to(10, 3), value={1: some(below(0))}, reason="negative pads are refused", section="5",
+            source="onnx-tensorrt@eb43908: Failed to convert padding"),
+    refuses("Pad", between((8, 2), (8, 2)), attr={"mode": "constant"}, dtype="float16",
+            value={2: some(other_than(0))}, reason="an fp16 padding value is read as fp32", section="1b",
+            source="onnx-tensorrt@4f54a19: static_cast<const float*>"),
+    refuses("Pad", RTX, attr={"mode": "wrap"}, value={1: some(below(0))},
+            reason="negative pads would wrap what they crop",
+            source="measured with TensorRT-RTX alone: it wraps what ONNX crops first"),
+)
 # fmt: on
-
-
-@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: only supports constant 0 padding")
-def zero_value(node: Node) -> str | None:
-    value = constant_of(node, 2)
-    if value is None or not value.size or float(value.reshape(-1)[0]) == 0:
-        return None
-    return "only padding with 0 is taken"
-
-
-@condition("Pad", up_to(8, 0), section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer")
-def constant_pads(node: Node) -> str | None:
-    return "the pads must be an initializer" if _pads(node) is None else None
-
-
-@condition("Pad", up_to(10, 3), section="5", source="onnx-tensorrt@eb43908: Failed to convert padding")
-def negative_pads(node: Node) -> str | None:
-    return "negative pads are refused" if _crops(node) else None
 
 
 @condition(
@@ -90,16 +75,3 @@ def empty_value(node: Node) -> str | None:
     if len(node.proto.input) <= 2 or node.proto.input[2]:
         return None
     return "the empty third input is read as a tensor"
-
-
-@condition("Pad", between((8, 2), (8, 2)), section="1b", source="onnx-tensorrt@4f54a19: static_cast<const float*>")
-def half_value(node: Node) -> str | None:
-    value = constant_of(node, 2)
-    if mode_of(node) != "constant" or dtype_of(node) != TensorProto.FLOAT16 or value is None or not value.any():
-        return None
-    return "an fp16 padding value is read as fp32"
-
-
-@condition("Pad", RTX, source="measured with TensorRT-RTX alone: it wraps what ONNX crops first")
-def cropped_and_wrapped(node: Node) -> str | None:
-    return "negative pads would wrap what they crop" if mode_of(node) == "wrap" and _crops(node) else None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from onnx import TensorProto
-
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, constant_of, dtype_of, input_of, shape_of
+from surgeon.targets.condition import condition, constant_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
-from surgeon.targets.rows import refuses
+from surgeon.targets.rows import KNOWN, other_than, refuses
 
 
 @condition(
@@ -34,15 +32,6 @@ def positive_scale(node: Node) -> str | None:
     return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
 
 
-@condition("DequantizeLinear", RTX, source="measured with TensorRT-RTX alone: unsupported input type of UINT8")
-def dequantized_unsigned(node: Node) -> str | None:
-    data = input_of(node, 0)
-    quantized = data is not None and data.producer is not None and data.producer.key == "QuantizeLinear"
-    if quantized or dtype_of(node) != TensorProto.UINT8:
-        return None
-    return "uint8 that no QuantizeLinear makes is refused"
-
-
 @condition(
     "QuantizeLinear DequantizeLinear",
     RTX,
@@ -58,31 +47,11 @@ def quantized_axis(node: Node) -> str | None:
     return "the size of the axis that the scales stand along is not static"
 
 
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    between((8, 0), (10, 1)),
-    source="onnx-tensorrt@4225037 to @96e7811: axis of several scales is 0 where it is left out; measured with "
-    "TensorRT 8.4.1.5",
-)
-def left_out_axis(node: Node) -> str | None:
-    scale = shape_of(node, 1)
-    if "axis" in node.attrs or scale is None or len(scale) != 1 or scale[0] == 1:
-        return None
-    return "axis is left out, and this parser takes 0 for it"
-
-
-@condition(
-    "DequantizeLinear",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: parsed, and `Quantized constant is only allowed before DQ` at the build",
-)
-def dequantized_number(node: Node) -> str | None:
-    known = constant_of(node, 0)
-    is_number = known is not None and not known.ndim and dtype_of(node) == TensorProto.INT8
-    return "a constant without a dimension is refused" if is_number else None
-
-
 # fmt: off
+left_out_axis = refuses("QuantizeLinear DequantizeLinear", between((8, 0), (10, 1)), lacks="axis", input=1, rank=1,
+                        size=other_than(1), reason="axis is left out, and this parser takes 0 for it",
+                        source="onnx-tensorrt@4225037 to @96e7811: axis of several scales is 0 where it is left out; "
+                               "measured with TensorRT 8.4.1.5")
 ROWS = (
     refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), input=1, dtype="float16",
             reason="a scale in fp16 is read as fp32",
@@ -107,5 +76,12 @@ ROWS = (
     refuses("DequantizeLinear", between((8, 4), (8, 4)), dtype="int8", weights=True,
             reason="the parser's process dies of int8 weights",
             source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
+    refuses("DequantizeLinear", RTX, dtype="uint8", maker=other_than("QuantizeLinear"),
+            reason="uint8 that no QuantizeLinear makes is refused",
+            source="measured with TensorRT-RTX alone: unsupported input type of UINT8"),
+    refuses("DequantizeLinear", RTX, dtype="int8", rank=0, value={0: KNOWN},
+            reason="a constant without a dimension is refused",
+            source="measured with TensorRT-RTX 1.7.1: parsed, and `Quantized constant is only allowed before DQ` at "
+                   "the build"),
 )
 # fmt: on

@@ -16,13 +16,20 @@ from surgeon.targets.condition import (
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import above, below, other_than, refuses
+from surgeon.targets.rows import DYNAMIC, above, below, other_than, refuses
 
 CACHE = "measured with TensorRT-RTX 1.7.1: required to be 4D; must be -2; Only linear mode; Float, Half, or BFloat16"
 LAST_DIMENSIONS = 4  # that TopK reaches
 
 
 # fmt: off
+flattened_matrix = tuple(
+    refuses("Flatten", between((7, 0), (8, 4)), rank=rank, attr=attr,
+            reason=f"an input of {rank} dimensions is not flattened",
+            source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2; measured with TensorRT 8.4.1.5, which hands the "
+                   "input on")
+    for rank, attr in ((0, {}), (1, {}), (2, {"axis": other_than(-1, 1)}))
+)
 ROWS = (
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
             "ReduceSumSquare", EVERYWHERE, rank=0, unless=is_handed_on,
@@ -43,7 +50,7 @@ ROWS = (
                    "TensorRT-RTX 1.7.1"),
     refuses("Celu", between((8, 4), (8, 4)), rank=0,
             source="measured with TensorRT 8.4.1.5: number of dimensions should remain"),
-    refuses("Conv ConvTranspose", EVERYWHERE, input=1, empty=True, reason="weights without elements are refused",
+    refuses("Conv ConvTranspose", EVERYWHERE, input=1, size=0, reason="weights without elements are refused",
             source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX taken to be alike"),
     refuses("Conv ConvTranspose AveragePool MaxPool LpPool", EVERYWHERE, rank=above(5),
             source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
@@ -72,6 +79,10 @@ ROWS = (
             reason="axis {value} is refused; only -2 is supported", source=CACHE),
     refuses("ReverseSequence", between((8, 4), (8, 4)), rank=above(5),
             source="measured with TensorRT 8.4.1.5: std::bad_alloc"),
+    refuses("ReverseSequence", between((7, 2, 2), (8, 5)), input=1, size={0: DYNAMIC},
+            reason="how many examples there are is not static",
+            source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
+                   "std::bad_alloc"),
 )
 # fmt: on
 
@@ -112,31 +123,6 @@ def flattened_hardmax(node: Node) -> str | None:
     if opset_of(node) >= 13 or shape is None or sum(not isinstance(size, int) for size in shape) < 2:
         return None
     return "more than one size that is not static is refused below opset 13"
-
-
-@condition(
-    "Flatten",
-    between((7, 0), (8, 4)),
-    source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2; measured with TensorRT 8.4.1.5, which hands the input on",
-)
-def flattened_matrix(node: Node) -> str | None:
-    rank = rank_of(node)
-    if rank not in (0, 1, 2) or (rank == 2 and node.attr("axis") in (1, -1)):
-        return None
-    return f"an input of {rank} dimensions is not flattened"
-
-
-@condition(
-    "ReverseSequence",
-    between((7, 2, 2), (8, 5)),
-    source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
-    "std::bad_alloc",
-)
-def reversed_examples(node: Node) -> str | None:
-    shape = shape_of(node, 1)
-    if shape is None or isinstance(shape[0], int):
-        return None
-    return "how many examples there are is not static"
 
 
 @condition(

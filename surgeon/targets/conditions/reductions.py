@@ -6,7 +6,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
-from surgeon.targets.rows import above, other_than, refuses
+from surgeon.targets.rows import above, other_than, refuses, some
 
 REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
@@ -45,19 +45,6 @@ def reduces_nothing(node: Node) -> bool:
 
 
 @condition(
-    "TopK",
-    EVERYWHERE,
-    section="6",
-    source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX",
-)
-def top_k(node: Node) -> str | None:
-    k = constant_of(node, 1)
-    if k is None or not k.size or 0 <= int(k.reshape(-1)[0]) <= 3840:
-        return None
-    return f"K = {int(k.reshape(-1)[0])} is refused; 0 to 3840 are taken"
-
-
-@condition(
     "ReduceSum",
     between((8, 0), (8, 4)),
     source="measured with TensorRT 8.4.1.5: no dimensions to be reduced; TensorRT-RTX reduces over every axis",
@@ -82,6 +69,9 @@ def normalized_axes(node: Node) -> str | None:
 
 
 # fmt: off
+top_k = refuses("TopK", EVERYWHERE, value={1: some(other_than(*range(3841)))},
+                reason="K = {value} is refused; 0 to 3840 are taken", section="6",
+                source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 ROWS = (
     refuses(REDUCE + " ReduceSum ReduceLogSum ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},
             reason="{name} {value} is read as 1",

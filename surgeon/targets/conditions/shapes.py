@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import is_static
 from surgeon.ir.model import Model
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
@@ -106,19 +107,6 @@ def reshape_zero(node: Node) -> str | None:
     return "allowzero is not read: 0 would copy the dimension"
 
 
-@condition(
-    "EyeLike",
-    EVERYWHERE,
-    section="6",
-    source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX",
-)
-def eye_like(node: Node) -> str | None:
-    shape = shape_of(node)
-    if shape is not None and all(isinstance(size, int) for size in shape):
-        return None
-    return "its size is not static: `Eyelike does not work for dynamically shaped tensors`"
-
-
 # fmt: off
 ROWS = (
     refuses("Reshape", between((8, 4), (8, 6)), opset=above(13), lacks="allowzero",
@@ -128,5 +116,8 @@ ROWS = (
             source="measured with TensorRT-RTX alone: the mode came with opset 28"),
     refuses("DepthToSpace SpaceToDepth", EVERYWHERE, rank=other_than(4), section="6",
             source="onnx-tensorrt@3b9c961: N, C, H, W"),
+    refuses("EyeLike", EVERYWHERE, unless=lambda node: is_static(shape_of(node)), section="6",
+            reason="its size is not static: `Eyelike does not work for dynamically shaped tensors`",
+            source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX"),
 )
 # fmt: on

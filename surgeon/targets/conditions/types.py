@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
-from surgeon.targets.condition import condition, dtype_name, dtype_of, input_of, is_weights
+from surgeon.targets.condition import condition, dtype_name, dtype_of, is_weights
 from surgeon.targets.dtypes import ORDINARY, READABLE
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 from surgeon.targets.rows import other_than, refuses
@@ -95,24 +95,17 @@ ROWS = (
     refuses("Where", between((8, 2), (8, 4)), input=(1, 2), dtype="bool",
             source="onnx-tensorrt@4f54a19, @9f82b2b: does not support BOOL types for Where; measured with "
                    "TensorRT 8.4.1.5"),
+    refuses("Cast", EVERYWHERE, attr={"to": other_than(*READABLE)}, reason="there is no {type}",
+            source="onnx-tensorrt@96e7811 importerUtils.cpp convertDtype; measured with TensorRT-RTX"),
+    refuses("Cast", up_to(8, 6), attr={"to": READABLE.keys() - ORDINARY}, reason="there is no {type} before 9.0",
+            source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype"),
+    refuses("Clip", RTX, input=(1, 2), dtype="int8", weights=False, reason="computed bounds are refused in int8",
+            source="measured with TensorRT-RTX 1.7.1: bounds that are computed, in int8"),
+    refuses("BlackmanWindow HammingWindow HannWindow", since(10, 4, rtx=True),
+            attr={"output_datatype": other_than(TensorProto.FLOAT)}, reason="a window of {type} is refused",
+            source="onnx-tensorrt@96e7811: Output must be float32-type; measured with TensorRT-RTX"),
 )
 # fmt: on
-
-
-@condition(
-    "Cast",
-    EVERYWHERE,
-    source="onnx-tensorrt@96e7811 importerUtils.cpp convertDtype; measured with TensorRT-RTX",
-)
-def cast(node: Node) -> str | None:
-    to = node.attr("to")
-    return f"there is no {dtype_name(to)}" if to not in READABLE else None
-
-
-@condition("Cast", up_to(8, 6), source="onnx-tensorrt@4f54a19 onnx2trt_utils.cpp convertDtype")
-def cast_before_nine(node: Node) -> str | None:
-    to = node.attr("to")
-    return f"there is no {dtype_name(to)} before 9.0" if to in READABLE.keys() - ORDINARY else None
 
 
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
@@ -132,23 +125,6 @@ def sampled_type(node: Node) -> str | None:
 
 def _read_as(dtype: int) -> int:
     return int(TensorProto.FLOAT) if dtype == TensorProto.DOUBLE else dtype
-
-
-@condition("Clip", RTX, source="measured with TensorRT-RTX 1.7.1: bounds that are computed, in int8")
-def clipped_int8(node: Node) -> str | None:
-    if dtype_of(node) != TensorProto.INT8 or all(is_weights(input_of(node, bound)) for bound in (1, 2)):
-        return None
-    return "computed bounds are refused in int8"
-
-
-@condition(
-    "BlackmanWindow HammingWindow HannWindow",
-    since(10, 4, rtx=True),
-    source="onnx-tensorrt@96e7811: Output must be float32-type; measured with TensorRT-RTX",
-)
-def windows_in_other_types(node: Node) -> str | None:
-    dtype = node.attr("output_datatype")
-    return None if dtype == TensorProto.FLOAT else f"a window of {dtype_name(dtype)} is refused"
 
 
 @condition(

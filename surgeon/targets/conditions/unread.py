@@ -8,20 +8,9 @@ said there why no value matters.
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, rank_of
+from surgeon.targets.condition import rank_of
 from surgeon.targets.releases import EVERYWHERE, between, since, up_to
 from surgeon.targets.rows import below, other_than, refuses
-
-
-@condition(
-    "BatchNormalization",
-    EVERYWHERE,
-    source="onnx-tensorrt@6.0 to @96e7811: The shape of the scale input must be (C, ); measured with TensorRT-RTX",
-)
-def not_spatial(node: Node) -> str | None:
-    if node.attrs.get("spatial", 1) or rank_of(node) == 2:
-        return None
-    return "spatial 0 is not read: there would be one scale a channel"
 
 
 def _has_one_rank(node: Node) -> bool:
@@ -64,5 +53,9 @@ ROWS = (
     refuses("Pad", since(8, 2, rtx=True), given="paddings", reason="paddings is not read: pads is",
             source="onnx-tensorrt@4f54a19 to @96e7811: attrs.get<std::vector<int32_t>>(\"pads\"), which opset 1 calls "
                    "paddings"),
+    refuses("BatchNormalization", EVERYWHERE, attr={"spatial": 0}, unless=lambda node: rank_of(node) == 2,
+            reason="spatial 0 is not read: there would be one scale a channel",
+            source="onnx-tensorrt@6.0 to @96e7811: The shape of the scale input must be (C, ); measured with "
+                   "TensorRT-RTX"),
 )
 # fmt: on
