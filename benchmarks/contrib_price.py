@@ -39,7 +39,7 @@ def quantized(*names: str) -> dict[str, Any]:
 
 
 def picture() -> np.ndarray:
-    """Quantized, with its channels in front."""
+    """Quantized, with its channels first."""
     return bytes_of(1, 64, 56, 56)
 
 

@@ -154,7 +154,7 @@ def in_processes(
 ) -> Iterator[Judged]:
     """Every seed judged, each process with every `jobs`th, up to a time of `time.time`.
 
-    A process that dies, or has a seed for longer than `patience` seconds, is replaced behind that seed.
+    A process that dies, or has a seed for longer than `patience` seconds, is replaced after that seed.
     """
     workers = [_Worker(seeds[k::jobs], until, judge, patience) for k in range(min(jobs, len(seeds)))]
     while workers:

@@ -9,7 +9,7 @@ A mutant is one file with one small mistake. These are made:
 
 - a `require`, `no_match` or other call whose result nobody reads is dropped; `require_some` lets everything through;
 - a guard (an `if` that only leaves) is dropped, another condition negated, the `if` of a comprehension dropped;
-- a comparison's boundary is moved, a whole number raised by one, another doubled, True and False swapped;
+- a comparison's boundary is moved, an integer raised by one, another doubled, True and False swapped;
 - a `not` is dropped;
 - `and` and `or`, `min` and `max`, `any` and `all`, + and -, * and / are swapped, a part of an `and` is dropped;
 - an alternative of a pattern, an element of a table, an operator of a list of names is dropped (the first, the one in
@@ -24,7 +24,7 @@ them sees the mistake:
 1. the case files that run the line, those of the pass first: what the model becomes, the reason, a second run; then
    the same with one thing changed, as tests/near_misses.py has them, or with a rank, a type or a constant unknown, as
    tests/test_less_known.py has them;
-2. models of the corpus that run the line, for 8.4 and TensorRT-RTX: the bytes, and whether the target takes them;
+2. models of the corpus that run the line, for 8.4 and TensorRT-RTX: the bytes, and whether the target supports them;
 3. the tests that run the line, the quickest first, for as long as --tests says;
 4. mypy, which is part of the tests.
 
@@ -124,7 +124,7 @@ OPERATORS = re.compile(r"[A-Z]\w*(\s+[A-Z]\w*)+\s*")
 class Place:
     """Where a mutant is: the lines of its statement, and whether they run while the module is imported.
 
-    `of` holds the lines of the function that a decorator stands over.
+    `of` holds the lines of the function that a decorator is over.
     """
 
     first: int = 0
@@ -200,7 +200,7 @@ def _children(node: ast.AST, place: Place) -> Iterator[tuple[ast.AST, Callable[[
 
 
 def _place(node: ast.AST, around: Place) -> Place:
-    """A statement gives its own lines; of one with a body, the lines in front of the body."""
+    """A statement gives its own lines; of one with a body, the lines before the body."""
     if not isinstance(node, ast.stmt):
         return around
     body = getattr(node, "body", None)
@@ -227,7 +227,7 @@ def _called(node: ast.AST) -> str:
 
 
 def _changes(node: ast.AST, changes: Changes) -> Iterator[tuple[Any, str]]:
-    """(what stands there instead, the change in words) for each mistake made at this very node."""
+    """(what is there instead, the change in words) for each mistake made at this very node."""
     for kind, change in changes.items():
         if isinstance(node, kind):
             yield from change(node)
@@ -546,7 +546,7 @@ class Lines:
 
 
 def _measure(units: list[Unit], paths: list[Path]) -> list[tuple[Any, float, dict[str, list[int]]]]:
-    """Runs in a child: (outcome, seconds, lines) of each unit, and in front of them those of the import."""
+    """Runs in a child: (outcome, seconds, lines) of each unit, and before them those of the import."""
     trace = Lines(paths)
     with trace:
         importlib.import_module(REGISTRY).passes()
@@ -694,8 +694,8 @@ def in_children(
     """(key, what the work returned) for each work, run in a child of its own, so many at a time.
 
     A text stands for what one that ends otherwise did: "time" for one that computed past its limit, or waited for ten
-    times that (a busy machine is no infinite loop), "crash" for a child that died. The work may set the limit of what
-    it computes next with allow().
+    times that (a busy machine is not an infinite loop), "crash" for a child that died. The work may set the limit of
+    what it computes next with allow().
     """
     context = multiprocessing.get_context("fork")
     running: dict[Any, tuple[Any, Any, float]] = {}
@@ -915,7 +915,7 @@ def again(mutants: list[Mutant], listed: Path) -> list[Mutant]:
 
 
 def _bare(what: str) -> str:
-    """A survivor's change without what is said of it."""
+    """A survivor's change without what is known of it."""
     return what.partition("  [")[0]
 
 

@@ -171,7 +171,7 @@ def difference(source: Path, out: Path) -> float:
 
 
 def measured(row: str, source: Path, folder: Path, repeat: int) -> str:
-    """The cells of a row behind its name."""
+    """The cells of a row after its name."""
     out, again = folder / "out.onnx", folder / "again.onnx"
     try:
         took = worked(row, source, out, repeat)

@@ -139,7 +139,7 @@ class Plans:
 
 
 class Row(NamedTuple):
-    """One model: what stands there is what `compared` found."""
+    """One model: what is there is what `compared` found."""
 
     name: str
     verdict: str

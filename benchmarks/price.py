@@ -168,7 +168,7 @@ def nodes(graph: GraphProto) -> int:
 
 
 def feeds_of(model: ModelProto) -> dict[str, np.ndarray]:
-    """One array for each input, symbolic sizes as those of a small picture."""
+    """One array for each input, symbolic sizes as those of a small image."""
     sizes = {"N": 1, "W": 56}
     found: dict[str, np.ndarray] = {}
     for value in model.graph.input:

@@ -1,10 +1,10 @@
-"""Which of ONNX's operator cases TensorRT-RTX refuses behind surgeon, and why: docs/refused-cases.md.
+"""Which of ONNX's operator cases TensorRT-RTX refuses after surgeon, and why: docs/refused-cases.md.
 
     python benchmarks/refused_cases.py            prints the table
     python benchmarks/refused_cases.py --write    writes it to docs/refused-cases.md; ten minutes
 
-As in an exported model, small integers, truths and numbers behind a case's first input are constants. Each case is
-rewritten, and built where surgeon finds nothing that the target does not take. Needs tensorrt_rtx, and no GPU.
+As in an exported model, small integers, truths and numbers after a case's first input are constants. Each case is
+rewritten, and built where surgeon finds nothing that the target does not support. Needs tensorrt_rtx, and no GPU.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PAGE = Path(__file__).parents[1] / "docs/refused-cases.md"
 MOST_ELEMENTS = 16  # of an input that an exported model has as a constant
 HEAD = """# Operator cases that stay refused
 
-Behind surgeon, TensorRT-RTX 1.7.1 takes {built:,} of ONNX's {total:,} operator cases as ONNX means them.
-This table has the other {left}. A case stands here, too, where a parser reads a node with another meaning.
+After surgeon, TensorRT-RTX 1.7.1 takes {built:,} of ONNX's {total:,} operator cases as ONNX means them.
+This table has the other {left}. A case is here, too, where a parser reads a node with another meaning.
 `python benchmarks/refused_cases.py --write` made it, with onnx {onnx}.
 
 | operator | cases | why | what a person can do |
@@ -65,7 +65,7 @@ def cases() -> Iterator[tuple[str, ModelProto]]:
 
 
 def with_constants(model: ModelProto, given: list[object]) -> ModelProto:
-    """The model whose small inputs behind the first are initializers."""
+    """The model whose small inputs after the first are initializers."""
     infos = list(model.graph.input)
     if len(infos) != len(given):
         return model
@@ -101,7 +101,7 @@ def refusal(model: ModelProto) -> Refused | None:
 
 
 def first_operator(model: ModelProto) -> str:
-    """The operator of a case's first node that is no constant: what the case is about."""
+    """The operator of a case's first node that is not a constant: what the case is about."""
     return next((n.op_type for n in model.graph.node if n.op_type != "Constant"), "no node")
 
 

@@ -5,10 +5,10 @@
 A mutant is one file of passes/ with one small mistake in a rule, of one of these kinds:
 
 operator   another operator in a replacement, or in a pattern
-dropped    an operator of a replacement left out: what it reads stands there instead
+dropped    an operator of a replacement left out: what it reads is there instead
 operands   two operands swapped, the last one left out
 attribute  an attribute left out
-number     a whole number raised by one, another one doubled or a thousandth larger, its sign turned
+number     an integer raised by one, another one doubled or a thousandth larger, its sign turned
 guard      a `require`, `no_match`, a guard or a part of a condition dropped, a comparison's boundary moved
 
 Three are drawn from each file with a rule of CLEAN or FUSE, the others from all files; each from a kind drawn first.
@@ -173,7 +173,7 @@ class Differ:
     """Compares one model with others on inputs drawn here.
 
     Two numbers are equal where they are within 1e-4 of the larger of themselves and the output's largest (1e-2 in half
-    precision). Where the original has no number, anything may stand. All else must be the same.
+    precision). Where the original has no number, anything may be. All else must be the same.
     """
 
     def __init__(self, original: Any) -> None:

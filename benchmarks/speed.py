@@ -6,7 +6,7 @@ Four models of each size: `leaky`, one decomposed LeakyRelu every five nodes (2,
 `ordinary`, the same among the operators that most patterns begin with, each with a constant a channel of its own; `l2`,
 one torch.nn.functional.normalize every eight nodes; `near miss`, where every Mul is one edge away from an L2 norm and
 nothing is rewritten. `leaky` comes bare, and as PyTorch's two exporters write such nodes: `torchscript` with scoped
-names and a Constant node in front of each use, `dynamo` with shapes and five metadata entries a node,
+names and a Constant node before each use, `dynamo` with shapes and five metadata entries a node,
 both as long as in tests/corpus.
 Proof is off: it costs the windows, not the model. Medians; the ratio is taken run by run. Each run begins without the
 garbage of the run before, as in a process of its own; what it takes Python to collect surgeon's is the last column.

@@ -7,7 +7,7 @@ ONNX Runtime, or ONNX's reference, must run the model. Then TensorRT-RTX parses 
 GPU, and the answer is held against that of `surgeon check --target rtx`:
 
     miss   it is refused, and the verdict says taken
-    alarm  it is built, and the verdict says not taken
+    alarm  it is built, and the verdict says unsupported
     wrong  it is built, the verdict says taken, and what the parser understood computes other numbers than ONNX Runtime
     right  all else; that a node is misread counts as right where the network computes other numbers, and as unjudged
            where it cannot be evaluated
@@ -41,7 +41,7 @@ MOST_MISSES, MOST_ALARMS = 0.001, 0.01
 
 
 def typed(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model with the inferred types of its outputs; None where it is no valid ONNX."""
+    """The model with the inferred types of its outputs; None where it is not valid ONNX."""
     try:
         shaped = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
         onnx.checker.check_model(shaped)
@@ -75,7 +75,7 @@ def runtime(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[Any] |
 
 
 def reference(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[Any] | None:
-    """What ONNX's reference returns: it runs what ONNX Runtime has no kernel for, and is no judge of numbers."""
+    """What ONNX's reference returns: it runs what ONNX Runtime has no kernel for, and is not a judge of numbers."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -122,7 +122,7 @@ def build(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[str, An
 
 
 def verdict(model: onnx.ModelProto, target: str = "rtx") -> list[tuple[str, str]]:
-    """(operator, why) of the nodes that surgeon says are not taken."""
+    """(operator, why) of the nodes that surgeon says are unsupported."""
     from surgeon.ir.model import Model
     from surgeon.pipeline.run import judged
     from surgeon.targets.target import Target
@@ -179,7 +179,7 @@ def judge(model: onnx.ModelProto, feeds: dict[str, np.ndarray], wanted: list[Any
 def beside(network: Any, model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> str:
     """How other numbers than ONNX Runtime's are to be judged: by ONNX's reference, where that runs the model as well.
 
-    The reference alone is no judge: it leaves out lengths, and pools wrongly. Where the two differ (a Slice backward
+    The reference alone is not a judge: it leaves out lengths, and pools wrongly. Where the two differ (a Slice backward
     from INT_MAX, what no order was asked for), TensorRT is right with either.
     """
     if any(_is_open(n, feeds) for n in every_node(model.graph)):
@@ -196,7 +196,7 @@ def _is_open(node: onnx.NodeProto, feeds: dict[str, np.ndarray]) -> bool:
     """Whether ONNX does not say the numbers of a node.
 
     The order of a TopK that is not sorted; whether the clip of an LSTM bounds its cell state, too, which is the input
-    of an activation; the last state of a recurrent node without steps; where a window stands that is narrower than its
+    of an activation; the last state of a recurrent node without steps; where a window is that is narrower than its
     stride, with auto_pad.
     """
     given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -288,7 +288,7 @@ def work(first: int, count: int, keep: Path | None) -> None:
 
 
 def run(first: int, count: int, keep: Path | None) -> list[dict[str, Any]]:
-    """Judge the models of some seeds in a process of its own, and begin again behind one that ends it."""
+    """Judge the models of some seeds in a process of its own, and begin again after one that ends it."""
     found: list[dict[str, Any]] = []
     end = first + count
     while first < end:

@@ -6,7 +6,7 @@
     python benchmarks/verdict_measured.py read FOLDER LINES.jsonl [OUTPUTS]
 
 `write` puts models into a folder: as many as asked for of those that benchmarks/verdict.py draws, ONNX's operator
-cases, or the models of tests/cases, as they are or rewritten. Beside NAME.onnx stand its inputs (NAME.npz), what ONNX
+cases, or the models of tests/cases, as they are or rewritten. Beside NAME.onnx are its inputs (NAME.npz), what ONNX
 Runtime or ONNX's own case returns (NAME.want.npz), and verdicts.jsonl with what surgeon says.
 
 On the machine with that TensorRT every model is parsed, built and run with those inputs. That gives a line of JSON a
@@ -16,10 +16,10 @@ than ok says what failed, and OUTPUTS/NAME.trt.npz.
 `read` holds them against each other:
 
     miss      the parser refuses it or dies, and the verdict says taken
-    alarm     it returns the right numbers, and the verdict says not taken
+    alarm     it returns the right numbers, and the verdict says unsupported
     wrong     it returns other numbers, and the verdict says taken
     renamed   an input or output has another name, and the verdict says taken
-    unjudged  it is parsed and was not run, or draws its numbers, and the verdict says not taken
+    unjudged  it is parsed and was not run, or draws its numbers, and the verdict says unsupported
     right     all else
 
 Exit status 1 where more than 0.5 % are misses, more than 2 % alarms, or any is wrong or renamed.

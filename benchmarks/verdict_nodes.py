@@ -109,7 +109,7 @@ Recipe = Callable[[Net, "Drawing"], None]
 
 @dataclass
 class Drawing:
-    """One node while it is drawn: what stands at each input and attribute of its schema."""
+    """One node while it is drawn: what is at each input and attribute of its schema."""
 
     net: Net
     schema: defs.OpSchema
@@ -897,7 +897,7 @@ def scan(net: Net, d: Drawing) -> None:
 
 
 def loop(net: Net, d: Drawing) -> None:
-    """A Loop that carries one tensor and returns another a time."""
+    """A Loop that has one tensor and returns another a time."""
     shape, count = net.shape(0, 3), net.r.randint(0, 3)
     trips = net.given(np.asarray(count, np.int64), 0.6) if net.chance(0.85) else ""
     go = net.given(np.asarray(True), 0.5) if net.chance(0.85) else ""

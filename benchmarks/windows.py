@@ -16,7 +16,7 @@ from surgeon.rules.rule import Rule
 
 OPSETS = (17, 20, 24)  # those of HardSwish, Gelu and Swish: the patterns match at all of them
 SCALARS = (1.0, 2.0, 0.5, 0.1, 0.25, 3.0, 6.0, 0.01, 1.5, -0.2, -1.0, 0.0, 20.0)
-WHOLE = (0, 1, -1, 2, 2**31 - 1)  # what the numbers of a constant of whole numbers are, all of them
+WHOLE = (0, 1, -1, 2, 2**31 - 1)  # what the numbers of a constant of integers are, all of them
 NUMBERS: dict[int, Any] = {
     onnx.AttributeProto.FLOAT: SCALARS,
     onnx.AttributeProto.INT: (0, 1, -1, 2, TensorProto.FLOAT, TensorProto.DOUBLE),
@@ -34,7 +34,7 @@ NUMBERS: dict[int, Any] = {
     onnx.AttributeProto.STRING: ("tanh", "none", "constant"),
 }
 END = 2**31 - 1
-# What an input of whole numbers is where the operator does nothing.
+# What an input of integers is where the operator does nothing.
 NOTHING = {("Slice", 1): 0, ("Slice", 2): END, ("Slice", 4): 1, ("Expand", 1): 1, ("Tile", 1): 1, ("Pad", 1): 0}
 CHANNELS, LAST = "a number for each channel", "a number for each element of the last axis"
 VECTORS = {
@@ -66,7 +66,7 @@ class _Drawing:
     inputs: dict[str, tuple[int, list[str | int]]] = field(default_factory=dict)  # name: type, dimensions
     made: dict[int, str] = field(default_factory=dict)
     axes: list[int] = field(default_factory=list)  # that everything in the window is reduced over
-    count: int = 1  # how many numbers a list of whole numbers has, unless it has one for each axis
+    count: int = 1  # how many numbers a list of integers has, unless it has one for each axis
 
     def __post_init__(self) -> None:
         last, rank = self.rank - 1, self.rank
@@ -243,14 +243,14 @@ class _Drawing:
 
 
 def _is_whole(formal: str, reader: tuple[str, int]) -> bool:
-    """Whether an input of an operator is of whole numbers: by its schema, or as the attribute that it was."""
+    """Whether an input of an operator is of integers: by its schema, or as the attribute that it was."""
     op, position = reader
     moved = [name for name, at in MOVED.get(op, {}).items() if at == position and name not in FLOAT_ATTRIBUTES]
     return formal in ("tensor(int64)", "I", "Tind") or reader in NOTHING or bool(moved)
 
 
 def draw(rule: Rule, seed: int) -> ModelProto:
-    """A model of one window that the pattern describes, with a Neg behind it. Raises Undrawable."""
+    """A model of one window that the pattern describes, with a Neg after it. Raises Undrawable."""
     chance = random.Random(seed)
     drawing = _Drawing(chance, chance.choice(OPSETS), chance.randint(1, 4))
     last = drawing.tensor(rule.pattern, "")

@@ -75,7 +75,7 @@ def main(folder: Path) -> None:
 
 
 def copy(page: Path, folder: Path) -> None:
-    """Copy a page to the same place below `folder`, and what it links to that is no page."""
+    """Copy a page to the same place below `folder`, and what it links to that is not a page."""
     text = page.read_text(encoding="utf-8")
     for link in LINK.findall(text):
         linked = (page.parent / link).resolve()

@@ -1,4 +1,4 @@
-"""What passes over If share: a branch, and the nodes behind it, written out beside the If."""
+"""What passes over If share: a branch, and the nodes after it, written out beside the If."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def written_out(b: Builder, body: Graph, values: Mapping[Value, Value] | None = None) -> list[Value]:
-    """What a branch returns, computed where the builder's root stands; `values`: what it reads in place of others."""
+    """What a branch returns, computed where the builder's root is; `values`: what it reads in place of others."""
     tensors = {old.name: new for old, new in (values or {}).items()} | constants_of(b, body)
     copied(b, [present(n) for n in body.live()], tensors)
     return [tensors.get(v.name, v) for v in body.outputs]

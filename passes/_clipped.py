@@ -1,4 +1,4 @@
-"""The ways to say min(max(x, 0), high)."""
+"""The spellings of min(max(x, 0), high)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) ->
     """Make `nodes` anew, in order, with the builder `b`.
 
     `tensors` says what tensor each name of the nodes stands for, and gets the names of what they make. Any other name
-    means what it means where the builder's root stands.
+    means what it means where the builder's root is.
     """
     prefix = f"{next(o.name for o in b.root.outputs if o is not None)}~inlined/"
     for proto in nodes:

@@ -1,4 +1,4 @@
-"""The numbers from 0 on, as many as a tensor says."""
+"""arange: the numbers from 0 to a count that a tensor holds."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from surgeon import Builder, Value
 
 
 def pivoted(b: Builder, x: Value, rows: int) -> tuple[Value, Value, Value]:
-    """(which row has the largest first number, that row, the others below it in the place of which it stood)."""
+    """(which row has the largest first number, that row, the others below it whose place it had)."""
     column = b.Squeeze(part(b, x, -1, 0, 1), axes=[-1])
     best = b.ArgMax(b.Abs(column), axis=-1, keepdims=0)
     order = b.Unsqueeze(b.Gather(_swaps(rows), best, axis=0), axes=[-1])

@@ -1,4 +1,4 @@
-"""Whole numbers that are carried as fp32: which tensors hold nothing else, and how far from 0 they may be."""
+"""Which fp32 tensors hold only integers, and how large these may be."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from surgeon import Builder, Value
 
 LIMITS: dict[int, tuple[int, int]] = {TensorProto.UINT8: (0, 255), TensorProto.INT8: (-128, 127)}  # by type
 WIDER = frozenset({TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT16})
-EXACT = 2**24  # below it fp32 has every whole number
+EXACT = 2**24  # below it fp32 has every integer
 
 
 def largest(b: Builder, x: Value, zero: Value | None) -> int:

@@ -23,10 +23,10 @@ def bits_of(dtype: int) -> int:
 
 
 def carried(b: Builder, x: Value) -> Value:
-    """The integers of x in the type that carries them."""
+    """The integers of x in the type that holds them."""
     dtype = b.dtype(x)
     name = TensorProto.DataType.Name(dtype).lower()
-    require(dtype in CARRIERS, f"no type of TensorRT carries {name}")
+    require(dtype in CARRIERS, f"no type of TensorRT has {name}")
     known = b.value(x)
     if CARRIERS[dtype] == dtype:
         return x
@@ -34,7 +34,7 @@ def carried(b: Builder, x: Value) -> Value:
 
 
 def wrapped(b: Builder, x: Value, dtype: int) -> Value:
-    """What is carried in x as the type itself, modulo its range; of int32 and int64, x as it is."""
+    """What is stored in x as the type itself, modulo its range; of int32 and int64, x as it is."""
     if dtype == TensorProto.UINT8:
         return b.Cast(b.Mod(x, 256), to=dtype)
     if dtype == TensorProto.INT8:
@@ -43,7 +43,7 @@ def wrapped(b: Builder, x: Value, dtype: int) -> Value:
 
 
 def numbers(b: Builder, given: Any, dtype: int) -> Value:
-    """A constant of the type that carries `dtype`."""
+    """A constant of the type that has `dtype`."""
     array = np.asarray(given, object)
     short = all(-(2**31) <= n < 2**31 for n in array.reshape(-1))
     require(short or b.target.int64, "this TensorRT computes int64 in int32")

@@ -1,4 +1,4 @@
-"""A node as the file's opset reads it, and whether one is valid by ONNX's own definitions at another."""
+"""A node as the opset of its file defines it, and whether it is valid at another opset."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from surgeon import Builder, Editor, Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.ir.schemas import schema
 
-Kind = int | str  # a TensorProto.DataType, 0 where it is not known; how the type begins of what is no tensor
+Kind = int | str  # a TensorProto.DataType, 0 where it is not known; how the type begins of what is not a tensor
 Plan = Callable[[Builder], Any]  # makes what takes the place of a node's outputs
 
 # The types that a tensor of unknown type may be taken to have.
 ORDINARY = ("tensor(float)", "tensor(float16)", "tensor(int32)", "tensor(int64)", "tensor(bool)")
 
 
-# How ONNX's definitions begin the types of what is no tensor, by the field of the TypeProto.
+# How ONNX's definitions begin the types of what is not a tensor, by the field of the TypeProto.
 BEGINNINGS = {"sequence_type": "seq(", "optional_type": "optional("}
 
 
@@ -56,7 +56,7 @@ class Reading:
         return self.after
 
     def crosses(self, opset: int) -> bool:
-        """Whether the definition that came with `opset` is left behind."""
+        """Whether the definition that came with `opset` is superseded."""
         return self.before.since_version >= opset > (0 if self.after is None else self.after.since_version)
 
     def input(self, position: int) -> Value | None:

@@ -1,4 +1,4 @@
-"""What passes over masks share: the places where a mask holds, as exporters write them, and how many these are."""
+"""NonZero of a mask, as exporters write it: the positions, and how many there are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def same_places(b: Builder, one: Value, other: Value) -> bool:
 
 
 def takes_first(b: Builder, node: Node, places: Value) -> bool:
-    """Whether a Slice takes the first elements of a vector, as many as there are places."""
+    """Whether a Slice takes the first elements of a vector, as many as there are positions."""
     if b.rank(input_of(node)) != 1 or not is_count(b, node.operands()[2], places):
         return False
     ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
@@ -49,7 +49,7 @@ def takes_first(b: Builder, node: Node, places: Value) -> bool:
 
 
 def is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:
-    """Whether a tensor of one element is the number of places."""
+    """Whether a tensor of one element is the number of positions."""
     while isinstance(value, Value) and value.producer is not None and value.producer.key in COUNT:
         see(b, value.producer)
         value = input_of(value.producer)

@@ -1,4 +1,4 @@
-"""Which types an ONNX operator takes at the opset of the model."""
+"""Which types an ONNX operator supports at the opset of the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surgeon.ir.schemas import schema
 def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
     """Decline unless the model's opset lets `op` take x as its input `at`, and ONNX Runtime runs it there.
 
-    1. x is no float tensor, or the opset has no such operator: no news, declined silently.
+    1. x is not a float tensor, or the opset has no such operator: no news, declined silently.
     2. The operator does not take the type of x: that is the reason.
     3. ONNX Runtime has no kernel for it in that type: that is the reason, where the target has the operator. It has few
        for double, and at opset 25 none for Swish. A rule of the stage LOWER need not ask, nor bfloat16, of which ONNX

@@ -1,4 +1,4 @@
-"""Operators whose older form is more than another spelling: a plan for each, or None where the general one will do.
+"""Operators whose form at an older opset is more than another spelling: a plan for each, or None for the general one.
 
 A plan makes what takes the place of a node. Each function raises Refused where the older opset has no such form.
 """

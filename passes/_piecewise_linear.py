@@ -1,8 +1,8 @@
-"""Functions of one tensor that are linear above zero and linear below it: LeakyRelu and PRelu in other words.
+"""Piecewise linear functions with one breakpoint at zero: LeakyRelu and PRelu in other words.
 
 Exporters and hand-written models spell them with Relu, Clip, Max, Min, Abs and Where in dozens of ways. The patterns
-here only say which operators may stand together; what the window computes is found by evaluating it at 1 and at -1,
-which settles such a function: a spelling that nobody thought of is read right, and one that only looks like it is not.
+here only say which operators may be together; what the window computes is found by evaluating it at 1 and at -1,
+which settles such a function: an unforeseen spelling is read right, and one that only looks like it is not.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class _Reader:
         self.nodes: set[Any] = set()
 
     def of(self, value: Any) -> _Sides:
-        """Evaluate `value`; windows are a dozen nodes at most, so recursion is no risk."""
+        """Evaluate `value`; windows are a dozen nodes at most, so recursion is not a risk."""
         if isinstance(value, np.ndarray):  # an attribute of an older opset
             return _constant(value)
         if value not in self.sides:
@@ -212,7 +212,7 @@ class _Reader:
         return _each(UNARY[key], given, given[0].degree)
 
     def expanded(self, value: Any, shape: Any) -> _Sides:
-        """A shape that is not computed is that of x, as the pattern says; x stands here for one number."""
+        """A shape that is not computed is that of x, as the pattern says; x is here for one number."""
         wanted = self.b.value(shape)
         found = self.of(value)
         require(wanted is None or _is_small_shape(wanted))

@@ -52,7 +52,7 @@ def windows_of(node: Node) -> list[Windows]:
 
 
 def without_nan(b: Builder, x: Value) -> Value:
-    """x with the lowest number in the place of NaN, which is no maximum in ONNX Runtime."""
+    """x with the lowest number in place of NaN, which is not a maximum in ONNX Runtime."""
     dtype = b.dtype(x)
     if dtype not in FLOATS:
         return x

@@ -37,7 +37,7 @@ class Taps(NamedTuple):
 
 
 def coordinates(axis: Axis, mode: str, length: np.float32) -> Numbers:
-    """Where each new position lies among the old ones, rounded as ONNX Runtime rounds: in fp32, behind each step.
+    """Where each new position lies among the old ones, rounded as ONNX Runtime rounds: in fp32, after each step.
 
     Next to 600 that moves a position by up to 3e-5, and its weights with it. `length` is that of the new axis.
     """

@@ -64,7 +64,7 @@ def nearest(b: Builder, axis: Span, at: Value, among: Value, rounding: str) -> V
 
 
 def _places(b: Builder, axis: Span, found: Value) -> Value:
-    """Positions as integers of the axis; one that is no number is 0."""
+    """Positions as integers of the axis; one that is not a number is 0."""
     places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
     if axis.begin is not None:
         places = b.Where(b.Equal(places, places), places, 0.0)
@@ -128,7 +128,7 @@ def positions(b: Builder, axis: Span) -> Value:
 
 
 def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value | None = None) -> Value:
-    """Where new positions lie among the old ones. `length` is that of the new axis, where it is a whole number."""
+    """Where new positions lie among the old ones. `length` is that of the new axis, where it is an integer."""
     at, found = b.Cast(among, to=FLOAT), among
     if mode == "asymmetric":
         found = b.Div(at, axis.scale)

@@ -1,4 +1,4 @@
-"""Rounding to the nearest whole number, ties to even, written in Floor and Ceil."""
+"""Rounding to the nearest integer, ties to even, written in Floor and Ceil."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which dimension of a tensor has a row for each place where a mask holds, and how rows are computed.
+"""Which dimension of a tensor has a row for each true element of a mask, and how rows are computed.
 
 A place may be repeated where each row is computed by itself, and written where it was written before. What follows here
-says of each tensor behind NonZero which of its dimensions that is, and declines where rows meet.
+says of each tensor after NonZero which of its dimensions that is, and declines where rows meet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from surgeon.ir.sizes import shape_slice
 from ._row_transfer import KEEPS_ITS_SHAPE, PLACES, Rows, Sizes, State, rule_of
 from ._shapes import input_of
 
-MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nodes behind some mask
+MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nodes after some mask
 
 
 class Reading:
@@ -44,15 +44,15 @@ class Reading:
         return found
 
     def needed(self, *values: Value) -> list[Node]:
-        """The nodes of rows and of sizes that make some tensors, a node behind what it reads."""
+        """The nodes of rows and of sizes that make some tensors, a node after what it reads."""
         found = self._sources(values, lambda v: v in self._behind and self.state(v) is not None)
-        require(len(found) <= MOST, "too much is computed of the places")
+        require(len(found) <= MOST, "too much is computed of the positions")
         self.b.matched = tuple(dict.fromkeys((*self.b.matched, *found, *self.sliced)))
         return found
 
     @staticmethod
     def masks_of(nodes: Sequence[Node]) -> list[Value]:
-        """The masks whose places some nodes compute with."""
+        """The masks whose positions some nodes compute with."""
         return list(dict.fromkeys(input_of(n) for n in nodes if n.key == "NonZero"))
 
     def _sources(self, values: Sequence[Value], follows: Callable[[Value], bool]) -> list[Node]:
@@ -62,7 +62,7 @@ class Reading:
             node = todo.pop().producer
             if node is None or node in found:
                 continue
-            require(len(found) < MOST_BEHIND, "too much is computed of the places")
+            require(len(found) < MOST_BEHIND, "too much is computed of the positions")
             found[node] = None
             todo += [v for v in node.inputs if v is not None and follows(v)]
         return sorted(found, key=PLACE)
@@ -78,14 +78,14 @@ class Reading:
                 self._states[out] = Decline(str(why))
 
     def axis(self, value: Value | None, why: str) -> int:
-        """The dimension of a tensor that has a row for each place; declines where none has."""
+        """The dimension of a tensor that has a row for each position; declines where none has."""
         found = self.state(value)
         if not isinstance(found, Rows):
             raise Decline(why)
         return found.axis
 
     def shape(self, value: Value) -> list[Dim]:
-        """The sizes of a tensor, and of one of rows how many places there are."""
+        """The sizes of a tensor, and of one of rows how many positions there are."""
         found, shape = self.state(value), self.b.known_shape(value)
         axis = found.axis if isinstance(found, Rows) else None
         named = [

@@ -1,4 +1,4 @@
-"""How each operator treats rows: which dimension of its result has one for each place, or why rows meet in it."""
+"""How each operator treats rows: which dimension of its result has one per position, or why it combines rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._shapes import input_of
 if TYPE_CHECKING:
     from ._row_dependence import Reading
 
-PLACES = "the places"  # as a size: how many there are
+PLACES = "the positions"  # as a size: how many there are
 KEEPS_ITS_SHAPE = frozenset({"ScatterElements", "ScatterND"})
 
 
 class Rows(NamedTuple):
-    """A tensor with a row for each place along a dimension."""
+    """A tensor with a row for each position along a dimension."""
 
     axis: int
 
@@ -32,7 +32,7 @@ class Sizes(NamedTuple):
     elements: Array
 
 
-State = Rows | Sizes | None  # None: nothing of its shape depends on how many places there are
+State = Rows | Sizes | None  # None: nothing of its shape depends on how many positions there are
 
 
 def rule_of(key: str) -> Callable[[Reading, Node], State] | None:
@@ -42,7 +42,7 @@ def rule_of(key: str) -> Callable[[Reading, Node], State] | None:
     return _of_a_batch if key in BATCH else RULES.get(key)
 
 
-# ---- rows by themselves ------------------------------------------------------------------------------------------
+# ---- rows by themselves ----------------------------------------------------------------------------------------------
 
 
 def _by_element(r: Reading, node: Node) -> State:
@@ -109,7 +109,7 @@ def _concat(r: Reading, node: Node) -> State:
     axes = {s.axis if isinstance(s, Rows) else None for s in states}
     (axis, *others) = axes
     apart = axis is not None and not others and (node.attr("axis") or 0) % len(r.shape(input_of(node))) != axis
-    require(apart, "rows are put behind something else")
+    require(apart, "rows are put after something else")
     return Rows(axis or 0)
 
 
@@ -138,7 +138,7 @@ def _along_others(r: Reading, node: Node) -> State:
     axis, rank = r.axis(node.inputs[0], "it is of sizes"), len(r.shape(input_of(node)))
     along = node.attr("axis") % rank
     apart = along > axis if node.key == "LayerNormalization" else along != axis and r.b.opset >= 13
-    require(apart and not any(map(r.state, node.inputs[1:])), f"{node.op} looks along the places")
+    require(apart and not any(map(r.state, node.inputs[1:])), f"{node.op} looks along the positions")
     return Rows(axis)
 
 
@@ -157,12 +157,12 @@ def _split(r: Reading, node: Node) -> State:
 
 
 def _roi_align(r: Reading, node: Node) -> State:
-    rows = [r.axis(v, "its rois are no rows") for v in node.inputs[1:]]
-    require(r.state(node.inputs[0]) is None and not any(rows), "its pictures are rows")
+    rows = [r.axis(v, "its rois are not rows") for v in node.inputs[1:]]
+    require(r.state(node.inputs[0]) is None and not any(rows), "its images are rows")
     return Rows(0)
 
 
-# ---- with shapes of their own ------------------------------------------------------------------------------------
+# ---- with shapes of their own ----------------------------------------------------------------------------------------
 
 
 def _shape(r: Reading, node: Node) -> State:
@@ -221,12 +221,12 @@ def _slice(r: Reading, node: Node) -> State:
     return Rows(axis)
 
 
-# ---- sizes -------------------------------------------------------------------------------------------------------
+# ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
 def _only_place(elements: Sequence[Dim]) -> State:
     rows = [k for k, d in enumerate(elements) if d == PLACES]
-    require(len(rows) == 1, "a tensor of several sizes of places is made")
+    require(len(rows) == 1, "a tensor of several sizes of positions is made")
     return Rows(rows[0])
 
 
@@ -253,7 +253,7 @@ def _computed(node: Node, parts: Sequence[Dim]) -> Dim:
         return int(parts[0] == parts[1])
     if node.key == "Where" and isinstance(parts[0], int):
         return parts[1] if parts[0] else parts[2]
-    raise Decline(f"{node.op} computes with the number of places")
+    raise Decline(f"{node.op} computes with the number of positions")
 
 
 RULES = {

@@ -1,4 +1,4 @@
-"""What the scattering operators have in common: how updates meet in one place."""
+"""Scatter operators: how several updates of one position are combined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surgeon.ir.operators import OPERATORS
 
 from ._operator_support import takes_type
 
-LARGEST = 2**24  # elements of the table of every place and every update
+LARGEST = 2**24  # elements of the table of every position and every update
 MEETING = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}
 COMPARISONS = ("Greater", "Less")
 REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
@@ -30,14 +30,14 @@ def neutral(op: str, dtype: int) -> np.ndarray:
 
 
 def combined(b: Builder, reduction: str, data: Value, updates: Value) -> Value:
-    """Each place of the data with its one update; as ONNX Runtime has it, a NaN among the updates is no extreme."""
+    """Each place of the data with its one update; as ONNX Runtime has it, a NaN among the updates is not an extreme."""
     operator = MEETING[reduction]
     made: Value = b.node(operator, [updates, data] if operator in COMPARISONS else [data, updates], 1, "", {})
     return b.Where(made, updates, data) if operator in COMPARISONS else made
 
 
 def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
-    """The update where it meets its place, what changes nothing elsewhere and for the NaN of an extreme."""
+    """The update where it meets its position, what changes nothing elsewhere and for the NaN of an extreme."""
     dtype = b.dtype(updates)
     if MEETING[reduction] in COMPARISONS and dtype in FLOATS:
         there = b.And(there, b.Equal(updates, updates))
@@ -46,7 +46,7 @@ def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
 
 
 def reduced(b: Builder, reduction: str, table: Value, axis: int) -> Value:
-    """All updates of each place as one."""
+    """All updates of each position as one."""
     operator = REDUCTIONS[reduction]
     require(takes_type(b, operator, b.dtype(table)), f"{operator} does not take the type of its updates")
     made: Value = getattr(b, operator)(table, axes=[axis], keepdims=0)

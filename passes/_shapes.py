@@ -101,7 +101,7 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
 
 
 def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
-    """The numbers from 0 on that are below a count, with some dimensions of 1 behind."""
+    """The numbers from 0 on that are below a count, with some trailing dimensions of 1."""
     made: Value
     if isinstance(count, int):
         made = b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
@@ -112,7 +112,7 @@ def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) ->
 
 
 def joined(b: Builder, x: Value, axis: int) -> Value:
-    """A tensor whose dimension `axis` is one with the one behind it."""
+    """A tensor whose dimension `axis` is one with the one after it."""
     shape = b.shape(x)
     rest = [None] if shape is None else list(shape[axis + 2 :])
     made: Value
@@ -125,7 +125,7 @@ def joined(b: Builder, x: Value, axis: int) -> Value:
 
 
 def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
-    """A tensor whose dimension `start` stands at `end`."""
+    """A tensor whose dimension `start` is at `end`."""
     order = [axis for axis in range(rank) if axis != start]
     order.insert(end, start)
     made: Value = x if start == end else b.Transpose(x, perm=order)

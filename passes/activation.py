@@ -1,6 +1,6 @@
 """Fuse the activations that every TensorRT has a kernel for: Sigmoid, Softsign, Elu, ThresholdedRelu.
 
-Why       One kernel in place of three to seven, which fuses into the layer in front of it; and exp overflows where
+Why       One kernel in place of three to seven, which fuses into the layer before it; and exp overflows where
           they do not.
 Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(x)
           x / (1 + abs(x))                                          ->  Softsign(x)
@@ -9,7 +9,7 @@ Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(
           max(x, 0) + alpha * (exp(min(x, 0)) - 1)                  ->  Elu(x, alpha)
           Where(x > alpha, x, 0)    Where(x <= alpha, 0, x)         ->  ThresholdedRelu(x, alpha), from opset 10 on
           (2 * sigmoid(2 * x) - 1 stays: it gives 0 for denormal x, where tanh gives x, which a proof sees. ScaledTanh
-          and ParametricSoftplus, which TensorRT reads too, are no operators of ONNX: its checker refuses them.)
+          and ParametricSoftplus, which TensorRT reads too, are not ONNX operators: its checker refuses them.)
 Exact     To rounding.
 """
 
@@ -33,13 +33,13 @@ inverse = op.Exp(op.Neg(x)) + 1
 @rule(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
 def sigmoid(b, x):
     require_op(b, "Sigmoid", x)
-    why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is no number"
+    why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is not a number"
     require(not _is_taken_near_zero(b.root.outputs[0]), why)
     return b.Sigmoid(x)
 
 
 def _is_taken_near_zero(value: Value | None) -> bool:
-    """Whether a logarithm of a tensor is read, or a quotient by it, directly or behind nodes that hand numbers on.
+    """Whether a logarithm of a tensor is read, or a quotient by it, directly or after nodes that pass numbers on.
 
     ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88.
     """
@@ -86,12 +86,12 @@ def elu(b, x, alpha=None):
 
 @rule(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)), stage=Stage.FUSE)
 def elu_cut(b, x, alpha=None):
-    require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is no Elu")
+    require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is not an Elu")
     return _elu(b, x, alpha)
 
 
 def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
-    require(alpha is None or alpha.ndim == 0, "alpha is no single number")
+    require(alpha is None or alpha.ndim == 0, "alpha is not a single number")
     require_op(b, "Elu", x)
     return b.Elu(x, alpha=1.0 if alpha is None else float(alpha))
 
@@ -102,6 +102,6 @@ def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
     stage=Stage.FUSE,
 )
 def thresholded_relu(b, x, alpha):
-    require(alpha.ndim == 0, "alpha is no single number")
+    require(alpha.ndim == 0, "alpha is not a single number")
     require_op(b, "ThresholdedRelu", x)
     return b.ThresholdedRelu(x, alpha=float(alpha))

@@ -1,6 +1,6 @@
 """Write AffineGrid as a MatMul of a constant grid.
 
-Why       No TensorRT imports AffineGrid, which spatial transformers have in front of GridSample.
+Why       No TensorRT imports AffineGrid, which spatial transformers have before GridSample.
 Rewrites  AffineGrid<align_corners>(theta, size)  ->  MatMul(constant grid, Transpose(theta)) in the shape of the output
           where the size is computed              ->  the columns of theta by a line along each axis, added
 Exact     To rounding. With align_corners a single point lies at 1, as in ONNX Runtime: ONNX does not say where.

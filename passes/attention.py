@@ -103,13 +103,13 @@ def _head_size(b: Builder, x: Value, heads: int, rank: int) -> int:
 
 def _repeated(b: Builder, x: Value, heads: Sequence[int], size: int) -> Value:
     """Each head of keys or values once for every query head of its group."""
-    require(heads[0] % heads[1] == 0, "the heads are no groups")
+    require(heads[0] % heads[1] == 0, "the heads are not groups")
     spread = b.Expand(b.Unsqueeze(x, axes=[2]), np.array([1, 1, heads[0] // heads[1], 1, 1], np.int64))
     return b.Reshape(spread, np.array([0, heads[0], -1, size], np.int64))
 
 
 def _with_numbers(b: Builder, scores: Value, mask: Value, causal: bool, axis: int, dtype: int) -> tuple[Value, Value]:
-    """(the scores and the mask, which queries have a key): a key behind the query's position has -inf, since the mask
+    """(the scores and the mask, which queries have a key): a key after the query's position has -inf, since the mask
     itself may have the lowest number. Then a query may be left with scores that are -inf themselves."""
     _require_whole(b, mask, axis)
     nothing = b.constant(-np.inf, dtype)
@@ -132,7 +132,7 @@ def _with_booleans(
         parts.append(within)
     bound = _bound(b, parts, lowest, dtype)
     scores = b.Min(scores, bound)
-    if within is not None:  # what stands in the padding may be no number at all
+    if within is not None:  # what is in the padding may not be a number
         scores = b.Where(within, scores, lowest)
     if mask is None and lengths is None:
         return scores, None

@@ -2,10 +2,10 @@
 
 Why       torch.nn.InstanceNorm with running statistics normalises, at inference, with these: PyTorch exports it with
           the batch folded into the channels and every parameter repeated for each instance, between two Reshapes. As
-          one BatchNormalization TensorRT folds it into the convolution in front of it.
+          one BatchNormalization TensorRT folds it into the convolution before it.
 Rewrites  Reshape [1, N C, ...], BatchNormalization with N-fold parameters, Reshape back   ->  BatchNormalization
           BatchNormalization of a Reshape that changes nothing                             ->  BatchNormalization
-          decompose: in training mode, which no TensorRT takes and which crashes the parser of 8.4, the statistics of
+          decompose: in training mode, which no TensorRT supports and which crashes the parser of 8.4, the statistics of
           the batch are computed by reductions, and from opset 14 on the running statistics, where they are read.
           With spatial 0, of opsets below 9, every element of an example has its own parameters: as arithmetic.
 Exact     Bit for bit: every channel is computed with the same numbers.

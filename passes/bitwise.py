@@ -9,7 +9,7 @@ Exact     Bit for bit, of negative numbers too; no step overflows.
 Price     [64,512] in ONNX Runtime on one thread. By a constant of one run of ones: 0.06 ms next to 0.02. Of two
           computed numbers every bit is taken apart: 18 to 21 nodes, and 15 ms next to 0.02; of uint8 14, and 4.
 
-int8 and uint8 are carried in int32. Bit by bit, the numbers take up to 63 times their memory on the way.
+int8 and uint8 are stored in int32. Bit by bit, the numbers take up to 63 times their memory on the way.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _narrow(b: Builder, number: Value, dtype: int) -> Value:
 
 
 def _common(b: Builder, x: Value, y: Value, one: Value, other: Value) -> Value:
-    """The bits that both have; `one` and `other` carry x and y."""
+    """The bits that both have; `one` and `other` have x and y."""
     for number, mask in ((one, b.value(y)), (other, b.value(x))):
         if (
             mask is not None

@@ -6,7 +6,7 @@ Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belo
 Rewrites  max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))   ->  Celu(x, alpha), from opset 12 on; exp overflows
           Celu(x, alpha=1)                                   ->  Elu(x)
 Decompose alpha * Elu(x / alpha). That form is as good as the node, and stays where a file has it. By a negative alpha
-          the node is no Elu, and the sum is written by which ONNX defines it.
+          the node is not an Elu, and the sum is written by which ONNX defines it.
 Exact     To rounding.
 Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, 0.43 ms next to 0.41 of its own Celu; with a negative
           alpha 7 nodes, and 0.20.
@@ -29,7 +29,7 @@ def falling(curve: Pattern) -> Pattern:
 
 @rule(rising + falling((op.Exp(x / divisor) - 1) * alpha), stage=Stage.FUSE)
 def fuse(b, x, alpha, divisor):
-    require(alpha.ndim == divisor.ndim == 0, "alpha is no single number")
+    require(alpha.ndim == divisor.ndim == 0, "alpha is not a single number")
     require(float(alpha) == float(divisor) > 0, "what is multiplied by is not what is divided by")
     require_op(b, "Celu", x)
     return b.Celu(x, alpha=float(alpha))

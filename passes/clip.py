@@ -1,13 +1,13 @@
-"""Fuse Clip, and write it as the target takes it.
+"""Fuse Clip, and write it as the target supports it.
 
-Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution in front of it. TensorRT 7.x takes bounds that
+Why       Clip(x, 0) is Relu, which TensorRT fuses into the convolution before it. TensorRT 7.x takes bounds that
           are initializers alone; 8.0 to 8.4 read fp16 bounds as fp32, silently; up to 8.6 computed bounds must be fp32.
           Where the lower bound is above the upper one, TensorRT-RTX gives the lower one, ONNX the upper one.
 Rewrites  Min(Max(x, low), high), Max(Min(x, high), low), with constant low <= high   ->  Clip(x, low, high)
           Clip(x, 0), Max(x, 0)                                                      ->  Relu(x)
           Min(Relu(x), high), Relu(Min(x, high)), with high >= 0                     ->  Clip(x, 0, high)
           Clip without bounds                                                        ->  x
-Decompose Relu of integers that the target takes in floats alone as Max(x, 0).
+Decompose Relu of integers that the target supports in floats alone as Max(x, 0).
           Min(Max(x, low), high) for constant bounds of any type, with Relu for a lower bound of 0. For computed ones
           Where(x < low, low, x) and its like: a bound that is NaN does not count, and Max and Min would spread it.
 Exact     To the last bit; NaN stays NaN.

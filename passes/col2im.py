@@ -58,7 +58,7 @@ def _falls(at: list[np.ndarray], kernel: list[int], dilations: list[int], sizes:
 
 
 def _by_pixel(falls: np.ndarray, pixels: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each pixel the places of the numbers that fall on it, and which of them are really there."""
+    """For each pixel the positions of the numbers that fall on it, and which of them are really there."""
     order = np.argsort(falls, kind="stable")
     order = order[falls[order] >= 0]
     counts = np.bincount(falls[order], minlength=pixels)

@@ -1,7 +1,7 @@
 """Write Compress by a condition that is known as a Gather.
 
-Why       No TensorRT imports Compress. A constant condition picks fixed places.
-Rewrites  Compress<axis>(x, constant)  ->  Gather<axis>(x, places); without an axis, of x in one dimension
+Why       No TensorRT imports Compress. A constant condition picks fixed positions.
+Rewrites  Compress<axis>(x, constant)  ->  Gather<axis>(x, positions); without an axis, of x in one dimension
 Exact     Bit for bit.
 Price     One node for one: [64,256,256] to its even columns takes 0.39 ms in ONNX Runtime, as its own Compress does.
 """

@@ -20,7 +20,7 @@ Rewrites  decompose: what ONNX Runtime's ContribOperators.md says of the operato
           Others          Trilu ExpandDims CDist, Inverse of up to 8 x 8
 Exact     To rounding; sums of integers to the bit.
           DynamicQuantizeLSTM becomes a Scan whose steps quantize the state, to the bit of ONNX Runtime's.
-          GroupQueryAttention leaves open what stands behind a sample's last key: here it is that key again.
+          GroupQueryAttention leaves open what follows a sample's last key: here it is that key again.
 Kept      Each with its reason: outputs for training, packed batches, caches that share a buffer, are quantized or drop
           rows, weights that are computed where they must be unpacked.
 Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 nodes, 0.56 ms in ONNX Runtime on one

@@ -1,4 +1,4 @@
-"""Say a ConvTranspose in the one way that TensorRT computes as ONNX does.
+"""Write ConvTranspose in the one form that TensorRT computes as ONNX defines it.
 
 Why       Of an odd padding that follows from `output_shape` TensorRT cuts more at the end, ONNX at the beginning. With
           auto_pad VALID it ignores `output_padding`. A computed bias is refused up to 8.4,
@@ -8,7 +8,7 @@ Rewrites  ConvTranspose<output_shape>                       ->  the same with pa
           ConvTranspose(x, w, computed bias)                ->  ConvTranspose(x, w) + bias, where the target lacks it
           ConvTranspose<strides, dilations>(x, w)           ->  ConvTranspose<dilations>(x with zeros between, w);
                                                                 they come of a ConvTranspose by ones, channel by channel
-Exact     Bit for bit; a bias that is added behind, and with zeros between, to rounding.
+Exact     Bit for bit; a bias that is added after it, and with zeros between, to rounding.
 Price     With zeros between, the products of as many more positions as the strides skip. ONNX Runtime, [1,32,64,64] by
           3 x 3 with stride 2 and dilation 2: 1.8 to 11.8 ms, 2 nodes.
 
@@ -43,14 +43,14 @@ def decompose(b, x, weight):
     if found is not None:
         return found
     if _skips(attrs, "strides") and _skips(attrs, "dilations"):
-        require(not weight.varies, "its weights are computed: where one is inf, 0 * inf is no number")
+        require(not weight.varies, "its weights are computed: where one is inf, 0 * inf is not a number")
         x, attrs = _with_zeros_between(b, x, attrs, auto)
     found = _taken(b, x, weight, bias, attrs)
     return b.ConvTranspose(x, weight, *([] if bias is None else [bias]), **attrs) if found is None else found
 
 
 def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[str, Any]) -> Value | None:
-    """The node with its bias inside, or behind it, as the target takes it; None where it takes neither."""
+    """The node with its bias inside, or after it, as the target supports it; None where it takes neither."""
     whole = b.ConvTranspose(x, weight, *([] if bias is None else [bias]), **attrs)
     if b.why_unsupported(whole.producer) is None or bias is None:
         return _kept(b, whole, x)
@@ -64,7 +64,7 @@ def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[
 
 
 def _kept(b: Builder, made: Any, x: Value) -> Value | None:
-    """The tensor where the target takes the node that makes it; else the node goes again."""
+    """The tensor where the target supports the node that makes it; else the node goes again."""
     if b.why_unsupported(made.producer) is None:
         return made
     b.discard(made, x)
@@ -78,7 +78,7 @@ def _skips(attrs: dict[str, Any], name: str) -> bool:
 def _with_zeros_between(b: Builder, x: Value, attrs: dict[str, Any], auto: str) -> tuple[Value, dict[str, Any]]:
     """x with zeros between its elements, and the attributes without strides.
 
-    Zeros between the weights would do as well, but for an input that is inf: 0 * inf is no number.
+    Zeros between the weights would do as well, but for an input that is inf: 0 * inf is not a number.
     """
     require(auto in ("NOTSET", "VALID"), "auto_pad says the padding of strides together with dilations")
     channels = b.static_size(x, 1)
@@ -92,7 +92,7 @@ def _with_zeros_between(b: Builder, x: Value, attrs: dict[str, Any], auto: str) 
 
 
 def _pads(node: Node, more: Sequence[int]) -> dict[str, list[int]]:
-    """The attributes pads and output_padding that say what output_shape says:
+    """The attributes pads and output_padding that mean the same as output_shape:
     ONNX cuts the larger half at the beginning."""
     totals = deconvolution_padding(node)
     require(totals is not None, "output_shape needs static sizes")

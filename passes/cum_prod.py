@@ -1,13 +1,13 @@
-"""Write CumProd as one product for each place.
+"""Write CumProd as one product for each position.
 
 Why       No TensorRT imports CumProd. Volume rendering and survival models have one.
-Rewrites  CumProd<exclusive, reverse>(x, axis)  ->  ReduceProd(Where(which places count, x, 1))
+Rewrites  CumProd<exclusive, reverse>(x, axis)  ->  ReduceProd(Where(which positions count, x, 1))
 Exact     To rounding; integers bit for bit.
-Price     Each element is multiplied by each in front of it: [64,128] takes 3 nodes, and 1.3 ms in ONNX Runtime on one
+Price     Each element is multiplied by each before it: [64,128] takes 3 nodes, and 1.3 ms in ONNX Runtime on one
           thread next to 0.02.
 
-The axis must be constant. On the way x takes as many times its memory as the axis is long: up to 1024 places where that
-is static.
+The axis must be constant. On the way x takes as many times its memory as the axis is long: up to 1024 positions where
+that is static.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from surgeon import Builder, Stage, Value, attr, const, op, require, rule, var
 
-LONGEST = 1024  # places
+LONGEST = 1024  # positions
 
 x, axis = var("x"), const("axis")
 
@@ -42,7 +42,7 @@ def decompose(b, x, axis, exclusive, reverse):
 
 
 def _computed(b: Builder, x: Value, at: int, rank: int, exclusive: int, reverse: int) -> Value:
-    """Which places count for each, along an axis whose length is not static."""
+    """Which positions count for each, along an axis whose length is not static."""
     places = b.Range(np.asarray(0), b.Gather(b.Shape(x), np.asarray(at)), np.asarray(1))
     behind = list(range(1, rank - at))
     made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))

@@ -1,4 +1,4 @@
-"""Take the branch of an If behind which the model can run, where it cannot behind the other one.
+"""Take the branch of an If after which the model can run, if it cannot run after the other one.
 
 Why       Exporters write torch.squeeze along a size that they do not know as an If of two ranks. TensorRT wants one
           rank, also where what follows is a recurrent layer or a convolution, which runs with one of them alone:
@@ -21,7 +21,7 @@ from surgeon.targets.conditions.control_flow import branches_of_other_rank
 from ._branches import BRANCHES, again, written_out
 from ._copy import reads_of_function
 
-MOST = 256  # nodes behind the If, up to the last one that its ranks reach
+MOST = 256  # nodes after the If, up to the last one that its ranks reach
 RECURRENT = ("LSTM", "GRU", "RNN")
 FILTERS = ("Conv", "ConvTranspose")
 
@@ -85,7 +85,7 @@ def _found(b: Builder, node: Node) -> tuple[Node, str]:
             after |= outputs
             continue
         stopped = [k for k in range(2) if runs is None and _stops(b, reader, behind[k])]
-        require(len(stopped) < 2, "behind neither of its branches can the model run")
+        require(len(stopped) < 2, "after neither of its branches can the model run")
         if stopped:
             runs, after = 1 - stopped[0], after | outputs
             continue
@@ -108,15 +108,15 @@ def _stops(b: Builder, node: Node, values: Tensors) -> bool:
     return None not in (rank, wanted) and rank != wanted
 
 
-# ---- what stands there then ------------------------------------------------------------------------------------------
+# ---- what is there then ----------------------------------------------------------------------------------------------
 
 
 def _computed(b: Builder, node: Node, last: Node, branch: str) -> tuple[list[Value | None], list[Node]]:
-    """What `last` computes behind one branch, and the nodes from the If to it."""
+    """What `last` computes after one branch, and the nodes from the If to it."""
     between = _between(node, last)
     made = {o for n in (node, *between) for o in n.outputs if o is not None} - set(last.outputs)
     others = (n for n in node.graph.live() if n is not node and n not in between and n not in b.made)
-    require(not any(v in made for n in others for v in n.reads()), "what stands behind it is read elsewhere, too")
+    require(not any(v in made for n in others for v in n.reads()), "what follows it is read elsewhere, too")
     values = _named(node, written_out(b, node.body(branch)))
     for reader in between:
         values.update(_named(reader, _anew(b, reader, values)))

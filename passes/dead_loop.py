@@ -1,4 +1,4 @@
-"""Remove a Loop, an If or a Scan that nobody reads.
+"""Remove a Loop, an If or a Scan whose results are not read.
 
 Why       A scripted PyTorch module checks shapes in a Loop (torch.nn.functional._verify_spatial_size) whose results
           nobody reads. TensorRT builds it all the same, TensorRT-RTX 1.7.1 rejects some of them,

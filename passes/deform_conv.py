@@ -3,10 +3,11 @@
 Why       TensorRT-RTX has no DeformConv: its implementation in TensorRT, from 10.1 on, is a plugin. DCNv2 detectors and
           video super-resolution (EDVR, BasicVSR++) export it from opset 19 on.
 Rewrites  DeformConv(x, w, offset, b, mask)  ->  Conv(GridSample(x, places) * mask, w as a kernel of one pixel, b),
-          where `places` has for each output pixel one place for each pixel of the kernel; for each group of offsets
+          where `places` has for each output pixel one position for each pixel of the kernel; for each group of offsets
           its own GridSample of its channels
-          fp16 and bfloat16 in fp32: they do not tell places apart that lie next to each other
-Exact     To rounding: a place is computed in GridSample's units, from -1 to 1, and beyond the border all is 0 in both.
+          fp16 and bfloat16 in fp32: they do not tell positions apart that lie next to each other
+Exact     To rounding: a position is computed in GridSample's units, from -1 to 1, and beyond the border all is 0 in
+          both.
 Price     x takes as many times its memory as the kernel has pixels. ONNX Runtime, [1,32,32,32] by 3 x 3 with a mask:
           1.0 to 1.5 ms, 25 nodes.
 
@@ -24,7 +25,7 @@ from surgeon import HALVES, Builder, Stage, Value, op, require, rule, var
 from surgeon.targets.conditions.windows import per_axis
 
 x, weight, offset = var("x"), var("weight"), var("offset")
-BEYOND = 2.0  # pixels outside the picture: nothing of it is seen from there
+BEYOND = 2.0  # pixels outside the image: nothing of it is seen from there
 
 
 @rule(op.DeformConv(x, weight, offset, ...), stage=Stage.LOWER, strategy="decompose")
@@ -72,7 +73,7 @@ def _part(b: Builder, x: Value, group: int, size: int) -> Value:
 
 
 def _sizes_behind(b: Builder, front: list[int], offset: Value) -> Any:
-    """`front`, and the height and width of the output behind it: an array, or computed where they are not static."""
+    """`front`, and the height and width of the output after it: an array, or computed where they are not static."""
     shape = b.shape(offset) or ()
     if all(isinstance(d, int) for d in shape[2:]):
         return np.asarray([*front, *shape[2:]], np.int64)
@@ -98,7 +99,7 @@ def _places(b: Builder, x: Value, offset: Value, group: int, kernel: tuple[Any, 
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
-    """The height or the width of the picture, as a number of its type."""
+    """The height or the width of the image, as a number of its type."""
     size = (b.shape(x) or ())[2 + axis]
     if isinstance(size, int):
         return b.constant(float(size), b.dtype(x))
@@ -108,7 +109,7 @@ def _size(b: Builder, x: Value, axis: int) -> Value:
 
 def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> Value:
     """[pixels of the kernel, height or 1, width or 1]: where a pixel of the kernel looks without an offset, counted
-    from the picture's border: half a pixel before the first one's centre."""
+    from the image's border: half a pixel before the first one's centre."""
     node, dtype = b.root, b.dtype(offset)
     stride, dilation = per_axis(node, "strides", 1)[axis], per_axis(node, "dilations", 1)[axis]
     pad = (node.attr("pads") or [0] * 4)[axis]

@@ -1,9 +1,9 @@
 """Write a pooling that TensorRT does not have as a Gather and a reduction along each axis.
 
-Why       No TensorRT takes a pooling with dilations, and none an LpPool of another power than 1 and 2.
+Why       No TensorRT supports a pooling with dilations, and none an LpPool of another power than 1 and 2.
           TensorRT-RTX refuses an LpPool of one spatial dimension.
 Rewrites  MaxPool, AveragePool and LpPool with dilations  ->  ReduceMax, ReduceMean or ReduceSum of Gather(x, windows),
-          one axis behind the other
+          one axis after the other
           the same where a size is not static  ->  Max or Sum of a Slice for each pixel of the kernel, axis by axis;
           a mean by as many ones, where it does not count each pixel
           LpPool                               ->  the same of |x|^p, ^ (1 / p)
@@ -81,7 +81,7 @@ def _root(b: Builder, total: Value, p: int) -> Value:
 
 
 def _reduced(b: Builder, x: Value, found: list[Windows]) -> Value:
-    """The windows of x reduced along one spatial axis behind the other; padding counts as 0."""
+    """The windows of x reduced along one spatial axis after the other; padding counts as 0."""
     reduction = REDUCTIONS[b.root.op]
     for place, windows in enumerate(found):
         if windows.is_whole:
@@ -177,7 +177,7 @@ def _of_all_axes(pads: list[int]) -> np.ndarray:
 
 
 def _windowed(b: Builder, x: Value, kernel: list[int], strides: list[int], dilations: list[int]) -> Value:
-    """The windows of x reduced along one axis behind the other: a maximum, or a sum."""
+    """The windows of x reduced along one axis after the other: a maximum, or a sum."""
     for axis, (extent, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True)):
         window = (extent - 1) * dilation
         parts = [_shifted(b, x, axis + 2, k * dilation, window - k * dilation, stride) for k in range(extent)]

@@ -2,8 +2,8 @@
 
 Why       TensorRT reads some inputs at build time alone (the axes of a Reduce, the scale of an InstanceNormalization, K
           of TopK), and others decide shapes (Reshape, Pad, Expand). Exporters compute them: TorchScript writes seven
-          nodes for the pads of ReflectionPad2d, PyTorch's newer exporter a Reshape in front of every axes. TensorRT 8.4
-          rejects the first, TensorRT-RTX 1.7.1 the second, and no shape behind them is known to any other pass.
+          nodes for the pads of ReflectionPad2d, PyTorch's newer exporter a Reshape before every axes. TensorRT 8.4
+          rejects the first, TensorRT-RTX 1.7.1 the second, and no shape after them is known to any other pass.
 Rewrites  an input that the target reads as weights, or that decides a shape, or that is the weight of a layer, where it
           follows from constants (or from static shapes)   ->   an initializer with its value
           a node without an importer (Unique, as tf2onnx numbers segments) that follows from constants  ->  its value
@@ -115,7 +115,7 @@ def unknown(editor):
 
 
 def _fold(editor: Editor, node: Node) -> bool:
-    """Put constants in the place of the node's outputs, unless there is a reason against it."""
+    """Put constants in place of the node's outputs, unless there is a reason against it."""
     read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
     why = _why_not(editor.model, node, read)
     if why:
@@ -145,7 +145,7 @@ def _why_not(model: Model, node: Node, read: Sequence[Value]) -> str:
 
 
 def _behind(node: Node) -> tuple[int, bool]:
-    """(elements of the constants behind a node, whether one of the nodes is a quantization)."""
+    """(elements of the constants that a node is computed from, whether one of the nodes is a quantization)."""
     elements, quantized, todo = 0, False, [node]
     seen: set[Node] = set()
     while todo:

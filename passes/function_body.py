@@ -1,7 +1,7 @@
-"""Write out any operator that ONNX defines by a body of other operators, where the target does not take it.
+"""Replace an unsupported operator by the function body of its ONNX schema.
 
 Why       ONNX adds operators faster than TensorRT imports them: losses, LinearAttention, CausalConvWithState, SwiGLU,
-          FlexAttention, CenterCropPad, AffineGrid. Of others TensorRT takes the plain form alone: Attention without
+          FlexAttention, CenterCropPad, AffineGrid. Of others TensorRT supports the plain form alone: Attention without
           past keys and with one output, LayerNormalization with one output. Each has a body in ONNX's own schema.
 Rewrites  decompose: the schema's body, with what attributes, types and shapes decide computed: the branch of an If, a
           CastLike, a size. What the target lacks in the body is written out in turn. Where another pass writes the
@@ -40,7 +40,7 @@ RESHAPING = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 REPEATING = frozenset({"Expand", "Tile"})
 # Bernoulli's numbers are drawn. DynamicQuantizeLinear's body divides by 0 where every input is 0. Range's is a Loop of
 # so many iterations. The others have a pass of their own, which says why it leaves one: a number of groups that ONNX
-# forbids is no reason to write a body, and AffineGrid's body does not run for a batch of 1.
+# forbids is not a reason to write a body, and AffineGrid's body does not run for a batch of 1.
 LEFT_OUT = frozenset({"AffineGrid", "Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization", "Range"})
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
@@ -89,12 +89,12 @@ def _require_axes(b: Builder) -> None:
 
 
 def _body(node: Node, opset: int) -> FunctionProto:
-    """The body of the node's operator, as a function that carries the defaults of its attributes."""
+    """The body of the node's operator, as a function that has the defaults of its attributes."""
     spec = node.graph.model.schema(node)
     if spec is None:
         raise Decline("")
     known = all(node.graph.model.dtype(v) for v in node.inputs if v is not None)
-    require(known, "the type of an input is not known, or it is no tensor")
+    require(known, "the type of an input is not known, or it is not a tensor")
     version = opset if not spec.domain else spec.since_version
     found = max((v for v in _opsets(spec) if v <= version), default=0)
     if not found:
@@ -221,7 +221,7 @@ def _known(b: Builder, proto: NodeProto, made: Value) -> Value:
 
 
 def _require_taken(b: Builder) -> None:
-    """Decline where the body has a node that the target does not take and no pass writes out."""
+    """Decline where the body has a node that the target does not support and no pass writes out."""
     for node in b.made:
         if not node.alive or b.is_lowered(node.key):
             continue

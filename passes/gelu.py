@@ -4,8 +4,8 @@ Why       TensorRT from 10.0 on has a Gelu kernel, one layer in place of five to
 Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x)
           x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2     ->  Gelu(x, approximate="tanh")
           x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x^3))        ->  Gelu(x, approximate="tanh")
-          x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is no operator of ONNX)  ->  one of the above, unproved
-          in every order of the factors; from opset 20 on, which has Gelu. Below, a spelling stays as it is.
+          x * erfc(-x / sqrt(2)) / 2, as tf2onnx writes it (Erfc is not an ONNX operator)  ->  one of the above,
+          unproved in every order of the factors; from opset 20 on, which has Gelu. Below, a spelling stays as it is.
 Decompose The order that PyTorch's exporter writes: (x * (erf(x / sqrt(2)) + 1)) * 0.5. x^3 is written x * x * x, which
           leaves no question of how Pow treats a negative base. With tanh all of it runs on DLA. DLA has no Erf, and one
           tensor more would be copied between it and the GPU: there a Gelu that the GPU takes stays whole.
@@ -91,7 +91,7 @@ def repair_erfc(b, x):
     """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved
     alone."""
     require(b.dtype(x) in FLOATS, "the type of its input is not known")
-    b.warn("Erfc is no operator of ONNX; it is read as 1 - Erf")
+    b.warn("Erfc is not an ONNX operator; it is read as 1 - Erf")
     if takes_type(b, "Gelu", b.dtype(x)):
         return b.Gelu(x)
     return _by_erf(b, x)

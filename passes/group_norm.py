@@ -1,4 +1,4 @@
-"""Fuse a group normalisation, however it was exported, and write it as the target takes it.
+"""Fuse a group normalisation, however it was exported, and write it as the target supports it.
 
 Why       Up to opset 20 exporters spell it as Reshape, InstanceNormalization, Reshape, Mul, Add, and Keras as twenty
           nodes around five dimensions. TensorRT's GroupNormalization is right in part only: with one group it computes
@@ -95,7 +95,7 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
 def _with_groups(
     parts: tuple[Factor, Factor], group_scale: np.ndarray, group_bias: np.ndarray, each: int
 ) -> tuple[Factor, Factor]:
-    """(scale, shift) of the channels behind those of the groups, of `each` channels, as one pair."""
+    """(scale, shift) of the channels after those of the groups, of `each` channels, as one pair."""
     if is_constant(group_scale, 1) and is_constant(group_bias, 0):
         return parts
     constants = [f for f in parts if isinstance(f, np.ndarray)]
@@ -198,9 +198,9 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
 
 @rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
-    """A factor or a shift behind the node, one number a channel, becomes part of its own.
+    """A factor or a shift after the node, one number a channel, becomes part of its own.
 
-    Written out, the node leaves its neutral weights away, and the next run would take what stands behind for them.
+    Written out, the node leaves its neutral weights away, and the next run would take what follows for them.
     """
     node = _matched(b)
     require(not (node.proto.domain != DOMAIN and b.opset < NATIVE))
@@ -256,7 +256,7 @@ def _by_reshape(
 
 
 def _sizes(b: Builder, x: Value) -> Value | np.ndarray:
-    """The shape of x as the target of a Reshape; constant where only one dimension behind the batch is unknown."""
+    """The shape of x as the target of a Reshape; constant where only one dimension after the batch is unknown."""
     shape = dims(b, x)
     unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
     if shape is None or len(unknown) > 1:

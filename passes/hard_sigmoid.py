@@ -25,7 +25,7 @@ def fuse_relu6(b, x):
 
 @rule(clipped(x * alpha + beta, 1), stage=Stage.FUSE)
 def fuse(b, x, alpha, beta):
-    require(alpha.ndim == beta.ndim == 0, "alpha or beta is no single number")
+    require(alpha.ndim == beta.ndim == 0, "alpha or beta is not a single number")
     require_op(b, "HardSigmoid", x)
     return b.HardSigmoid(x, alpha=float(alpha), beta=float(beta))
 

@@ -50,7 +50,7 @@ END = 2**31 - 1  # exporters write a slice "to the end" as this number or a larg
 
 
 def _returns(b: Builder, x: Value) -> Value:
-    """`x` in the place of the root's first output, whose name no graph output needs."""
+    """`x` in place of the root's first output, whose name no graph output needs."""
     require(not output_of(b.root).is_output, "it names an output of the graph")
     return x
 

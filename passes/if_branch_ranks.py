@@ -1,4 +1,4 @@
-"""Take what reads an If into its branches where they return different numbers of dimensions.
+"""Move the readers of an If into its branches if the branches return different ranks.
 
 Why       TensorRT wants one rank of both branches: `IIfConditionalOutputLayer inputs must have the same shape`.
           Exporters write torch.squeeze along a size that they do not know as an If, and scripted modules return early.
@@ -7,7 +7,7 @@ Rewrites  f(If(condition) {a} {b}), where a and b have different ranks, f(a) and
           a Squeeze of a size that is not static in such a branch  ->  Gather of its first element: TensorRT builds
                                                   both branches for every size, this one where it is not 1, too
 Exact     Bit for bit.
-Price     The nodes on the way stand in both branches; one branch runs, in the same time (0.02 ms for [64,512]).
+Price     The nodes on the way are in both branches; one branch runs, in the same time (0.02 ms for [64,512]).
 
 Where the other rank reaches an output of the model nothing helps: an engine returns one rank.
 """
@@ -34,7 +34,7 @@ FIRST = "first~"  # the constant 0 in a branch that is copied
 
 
 class Way(NamedTuple):
-    """The nodes behind an If through which the two ranks go, in order, and those behind which there is one.
+    """The nodes after an If through which the two ranks go, in order, and those after which there is one.
 
     shapes  of what the nodes make: as the first branch has it, and as the second
     """
@@ -84,7 +84,7 @@ def _way(b: Builder) -> Way:
         if not any(v in split for v in reader.reads()):
             continue
         require(not reader.bodies, "a body reads it")
-        require(len(way.nodes) < MOST, f"more than {MOST} nodes stand between it and one rank")
+        require(len(way.nodes) < MOST, f"more than {MOST} nodes are between it and one rank")
         both = [again(b, reader, {v: pair[k] for v, pair in pairs.items()}) for k in range(2)]
         way.nodes.append(reader)
         differs = False

@@ -50,7 +50,7 @@ def _known(b: Builder, branch: Graph) -> bool | None:
 
 def _computed(b: Builder, condition: Value, branch: Graph) -> object:
     """What the other branch returns, computed beside the condition."""
-    require(b.shape(condition) == b.shape(branch.outputs[0]) == (), "one of its conditions is no single number")
+    require(b.shape(condition) == b.shape(branch.outputs[0]) == (), "one of its conditions is not a single number")
     partial = [n.op for n in branch.live() if n.key not in TOTAL]
     require(not partial, f"its branch has {', '.join(partial)}, which may be there for one of the cases alone")
     return written_out(b, branch)[0]

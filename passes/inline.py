@@ -1,17 +1,17 @@
-"""Put local functions in the place of their calls.
+"""Put local functions in place of their calls.
 
 Why       Exporters write modules as functions of the model
           (PyTorch's newer one, and ONNX's own functions of opset 18 on).
           Before TensorRT 9.0 a call is an operator without an importer. From then on the parser imports functions,
-          but knows them by name alone, behind ONNX's own operators, and binds what is in them by name too.
+          but knows them by name alone, after ONNX's own operators, and binds what is in them by name too.
           Other numbers, silently: a function called Softmax, two overloads, an attribute that a call leaves out or
           that a body inside reads. So every call goes.
           ONNX Runtime, too, mixes up the functions of plugin nodes inside another function.
 Rewrites  a call of a local function   ->   the function's nodes, calls in them included
           a model of another opset than such a function    ->   the same at the function's, where that means the same
 Exact     Bit for bit. Functions of plugin nodes (domains `surgeon` and `trt.plugins`, and what has a `plugin_version`
-          or a `plugin_namespace`) stay where the target takes the plugin: they only say what those compute.
-Price     None: ONNX Runtime puts functions in the place of their calls itself. Swish twice on [1,64,56,56] takes 0.12
+          or a `plugin_namespace`) stay where the target supports the plugin: they only say what those compute.
+Price     None: ONNX Runtime puts functions in place of their calls itself. Swish twice on [1,64,56,56] takes 0.12
           ms either way.
 """
 
@@ -68,7 +68,7 @@ def _meanings(editor: Editor) -> set[str]:
 
 
 def _replaced(editor: Editor, node: Node, functions: Sequence[FunctionProto]) -> str:
-    """Put the function in the place of its call; why that is not done, else empty."""
+    """Put the function in place of its call; why that is not done, else empty."""
     model = editor.model
     _change_opset(functions, model)
     other = _of_another_opset(functions, model)

@@ -1,4 +1,4 @@
-"""Fuse an instance normalisation, however it was exported, and write it as the target takes it.
+"""Fuse an instance normalisation, however it was exported, and write it as the target supports it.
 
 Why       Written by hand or by tf2onnx it is seven to twenty nodes, which TensorRT runs as several kernels, in fp16
           with sums that overflow. From 10.0 on, and in TensorRT-RTX, InstanceNormalization is one native layer. Before
@@ -9,7 +9,7 @@ Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over the spatial axes,
           back, the folded form x * (scale / std) + (bias - mean * scale / std), channels first or last
           Bessel's correction over N elements: eps' = eps (N - 1) / N and scale' = scale sqrt((N - 1) / N), because
           d / sqrt(v N / (N - 1) + eps) = sqrt((N - 1) / N) d / sqrt(v + eps (N - 1) / N); N must be static
-          a scale or bias of one number a channel behind an InstanceNormalization
+          a scale or bias of one number a channel after an InstanceNormalization
           a batch normalisation in training mode with the batch folded into the channels     ->  InstanceNormalization
           InstanceNormalization, decomposed ->  ReduceMean Sub Mul ReduceMean Add Sqrt Div [Mul] [Add], in fp32 for fp16
           InstanceNormalization, plugin     ->  SurgeonInstanceNorm, or with the stock library InstanceNormalization_TRT
@@ -117,7 +117,7 @@ def _is_between_reshapes(b: Builder, x: Value) -> bool:
     )
 
 
-# ---- what stands around it -------------------------------------------------------------------------------------------
+# ---- what is around it -----------------------------------------------------------------------------------------------
 
 
 @rule(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
@@ -311,7 +311,7 @@ def with_slope(editor):
 
 
 def _takes_slope(model: Model, inside: Node, activation: Node) -> bool:
-    """Whether a node is a plugin that surgeon wrote and that can apply the activation behind it, its only reader."""
+    """Whether a node is a plugin that surgeon wrote and that can apply the activation after it, its only reader."""
     if inside.key != f"{DOMAIN}::SurgeonInstanceNorm" or inside.origin is None or inside.graph is not activation.graph:
         return False
     y = output_of(inside)

@@ -1,4 +1,4 @@
-"""Compare with int64 constants beyond int32 so that it does not matter that TensorRT cuts them.
+"""Write comparisons with int64 constants beyond int32 so that TensorRT's clamping does not change them.
 
 Why       Up to 8.6 TensorRT computes int64 in int32, and cuts constants to 2147483647 and -2147483648, with a line in
           the log at most: x < 3000000000 becomes x < 2147483647, and an id of 2147483647 is on the wrong side.
@@ -41,7 +41,7 @@ def compare(b, x, y):
     if b.value(y) is None:
         name, x, y = MIRRORED.get(name, name), y, x
     numbers = require_some(b.value(y), "it compares with numbers beyond int32 that are computed")
-    require(beyond(x) is None, "numbers beyond int32 stand on both sides")
+    require(beyond(x) is None, "numbers beyond int32 are on both sides")
     if name == "Equal":
         return _equal(b, x, numbers)
     if name in ("Less", "GreaterOrEqual"):

@@ -1,4 +1,4 @@
-"""Have DequantizeLinear read int8 weights first.
+"""Move DequantizeLinear to the int8 weights, before what else reads them.
 
 Why       TensorRT-RTX reads int8 weights by DequantizeLinear alone. Exporters transpose them before, look rows of a
           table up before, or write a Cast and a Mul in its place.
@@ -95,7 +95,7 @@ def _as_vector(b: Builder, constant: Value) -> Value:
 
 @rule(op.Pad(var("x", dtype=INT8), ...), stage=Stage.FUSE)
 def padded(b, x):
-    """By a number of int8: it is carried in fp32, which holds it."""
+    """By a number of int8: it is stored in fp32, which holds it."""
     require(_refused(b, b.root) and b.opset >= 11)
     _, pads, *rest = b.root.inputs
     number, axes = (rest + [None])[0], rest[1:]
@@ -127,14 +127,14 @@ def quantized(b, weights, steps, zeros):
 
 
 def _refused_gather(b: Builder, table: Value) -> Node:
-    """The Gather in front of the root, which the target refuses; declines where there is none."""
+    """The Gather before the root, which the target refuses; declines where there is none."""
     gather = require_some(input_of(b.root).producer)
     require(_refused(b, gather) and b.value(table) is not None)
     return gather
 
 
 def _refused(b: Builder, node: Node) -> bool:
-    """Whether a node reads int8 weights, and the target does not take that."""
+    """Whether a node reads int8 weights, and the target does not support that."""
     held = any(v is not None and b.dtype(v) == INT8 for v in node.inputs)
     return held and node.key != "Constant" and _is_mistyped(b, node)
 
@@ -146,13 +146,13 @@ def _is_mistyped(at: Builder | Editor, node: Node) -> bool:
 
 
 def _is_int8_constant(editor: Editor, value: Value) -> bool:
-    """Whether a tensor is weights of int8 that stand in the file."""
+    """Whether a tensor is weights of int8 that are in the file."""
     held = value.tensor is not None or (value.producer is not None and value.producer.key == "Constant")
     return held and editor.model.dtype(value) == INT8
 
 
 def _axis_of_table(b: Builder, gather: Node, rows: Value) -> int:
-    """The axis of the table along which the scales stand; of what is looked up they are told."""
+    """The axis of the table along which the scales are; a Gather looks them up too."""
     rank, count = b.known_rank(input_of(b.root)), b.known_rank(rows)
     axis, along = b.root.attr("axis") % rank, gather.attr("axis") % (rank - count + 1)
     require(not along <= axis < along + count, "it has a scale for each row that is looked up")

@@ -1,6 +1,6 @@
 """Write IsNaN and IsInf for a TensorRT that has none.
 
-Why       TensorRT imports IsNaN from 8.2 on. PyTorch's exporters write one behind the Softmax of every masked
+Why       TensorRT imports IsNaN from 8.2 on. PyTorch's exporters write one after the Softmax of every masked
           scaled_dot_product_attention, for rows whose mask leaves no key. IsInf, which T5 has in half precision, comes
           with 8.6.
 Rewrites  IsNaN(x)  ->  Not(Equal(x, x))

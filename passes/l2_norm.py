@@ -5,7 +5,7 @@ Why       Exporters spell x / ||x|| as two to twelve nodes. TensorRT 8.4 runs th
           its own. In fp16 its sum of squares overflows from 65504 on.
 Rewrites  x / max(||x||, e)       -> mode max_norm          x / (||x|| + e)         -> mode add_norm (e = 0: no epsilon)
           x / sqrt(max(sum, e))   -> mode max_sum           x / sqrt(sum + e)       -> mode add_sum
-          x * min(1 / ||x||, e)   -> mode min_reciprocal    each with a weight per channel, before or behind it
+          x * min(1 / ||x||, e)   -> mode min_reciprocal    each with a weight per channel, before or after it
           The norm may be a ReduceL2, a ReduceSum of any spelling of the square, a ReduceSumSquare or an Einsum; its
           root a Sqrt or a Pow; the division a Div or a multiplication by any reciprocal. Casts, Expand, and an
           Unsqueeze or Reshape that gives a reduced axis back, are seen through;
@@ -256,7 +256,7 @@ def _summed_axis(equation: str) -> int:
         and len(gone) == 1
         and one.replace(one[gone[0]], "") == result
     )
-    require(fits, f"Einsum '{equation}' is no sum of squares along one axis")
+    require(fits, f"Einsum '{equation}' is not a sum of squares along one axis")
     return gone[0]
 
 
@@ -345,7 +345,7 @@ def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> boo
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
     whole = known_dims(b, x)
-    require(gain.size > 1 and gain.ndim <= len(whole), "the factor is no weight for each channel")
+    require(gain.size > 1 and gain.ndim <= len(whole), "the factor is not a weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
     require(
         at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)],
@@ -382,7 +382,7 @@ def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
     rectified = any(n.key == "Relu" for n in b.matched)
     require(len(found) + rectified <= 1, "it has more than one epsilon")
     if rectified:
-        return _repaired(b, "a Relu stands where a floor above 0 would", "max_norm")
+        return _repaired(b, "a Relu is where a floor above 0 would", "max_norm")
     if not found:
         return _without_epsilon(b)
     ((name, array),) = found.items()
@@ -448,7 +448,7 @@ def _without_epsilon(b: Builder) -> tuple[str, float]:
 
 
 def _deleted_addition(b: Builder) -> tuple[Node, str] | None:
-    """A matched node whose record names a sum as its argument that is no tensor of the file; the lowest such node."""
+    """The lowest matched node whose record names as its argument a sum that is not a tensor of the file."""
     for node in reversed(b.matched):
         for prop in node.proto.metadata_props:
             if prop.key == FX_NODE:

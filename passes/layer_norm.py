@@ -1,10 +1,10 @@
-"""Fuse a layer normalisation, however it was exported, and write it as the target takes it.
+"""Fuse a layer normalisation, however it was exported, and write it as the target supports it.
 
 Why       Exporters spell it as nine nodes up to opset 16, Keras as thirteen, in fp16 through casts to DOUBLE, which no
           TensorRT has. LayerNormalization is one native layer from 8.6 on and in TensorRT-RTX; a parser without it
           looks for a plugin of that name and fails.
 Rewrites  (x - mean) / sqrt(var + eps) [* scale] [+ bias] over trailing axes       ->  LayerNormalization, from opset 17
-          InstanceNormalization of [N, S, H] without scale, weights over H behind it ->  LayerNormalization (tf2onnx)
+          InstanceNormalization of [N, S, H] without scale, weights over H after it ->  LayerNormalization (tf2onnx)
           the same before opset 17, or over the channels of N, C, H, W (ConvNeXt)  ->  fewer nodes of the same chain
           LayerNormalization, MeanVarianceNormalization where the target has none  ->  ReduceMean Sub Mul ReduceMean ...
           the node * scale, + bias, along the same axes                            ->  the node
@@ -58,7 +58,7 @@ def fuse(b, x, **found):
     require(instance_axis(b, n) is None and not is_grouped_last(n))
     require(
         n.axes and (n.is_trailing and n.axes[0] > 0 or n.axes == (1,)),
-        f"means over the axes {list(n.axes)} of {n.rank} are no layer normalisation",
+        f"means over the axes {list(n.axes)} of {n.rank} are not a layer normalisation",
     )
     n = with_epsilon(b, n, found)
     dtype = b.dtype(b.root.outputs[0])
@@ -97,7 +97,7 @@ instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 @rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
-    """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H behind it."""
+    """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H after it."""
     shape = require_some(dims(b, x))
     require(b.opset >= NATIVE and len(shape) == 3)
     require(is_uniform(b, scale, 1) and is_uniform(b, bias, 0))
@@ -155,7 +155,7 @@ def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
 def _written(
     b: Builder, x: Value, axes: Sequence[int], epsilon: float, scale: Value | None, bias: Value | None
 ) -> Value:
-    """The normalisation as the target takes it without a LayerNormalization."""
+    """The normalisation as the target supports it without a LayerNormalization."""
     without_weights = (scale is None or is_uniform(b, scale, 1)) and (bias is None or is_uniform(b, bias, 0))
     if without_weights:
         y = _by_instances(b, x, axes, epsilon)

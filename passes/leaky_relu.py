@@ -1,17 +1,17 @@
-"""Fuse LeakyRelu however it was exported, and write it as the target takes it.
+"""Fuse LeakyRelu however it was exported, and write it as the target supports it.
 
-Why       TensorRT has a LeakyRelu kernel in every version from 6 on, which fuses into the convolution in front of it;
+Why       TensorRT has a LeakyRelu kernel in every version from 6 on, which fuses into the convolution before it;
           Max(x, alpha * x) and the other spellings run as kernels of their own and fuse with nothing.
 Rewrites  relu(x) - alpha * relu(-x)    max(x, 0) + alpha * min(x, 0)    clip(x, 0,) + alpha * clip(x, , 0)
           alpha * x + (1 - alpha) * relu(x)    a * x + b * abs(x)    Max(x, alpha * x)    Min(x, alpha * x)
           Where(x > 0, x, alpha * x)    x * Where(x > 0, 1, alpha)    ->  LeakyRelu(x), with any alpha
           any of them, or LeakyRelu, with slope 0 below zero  ->  Relu(x)
           s * LeakyRelu(Conv(x) [+ bias]), s > 0  ->  LeakyRelu of the same with s in its weights (also ConvTranspose,
-          Gemm, MatMul). Behind anything else the product costs the same before as behind, and is left.
+          Gemm, MatMul). After anything else the product costs the same before as after, and is left.
 Decompose Max(x, alpha * x) for alpha <= 1 and Min(x, alpha * x) above: two operators that every TensorRT and DLA has,
           equal to LeakyRelu to the last bit for finite x, 23.8 us for 1x64x256x256 on TensorRT 8.4 and an H200. Scale
           + relu + sum took 42.5 us and rounds twice; relu(x) - alpha * relu(-x) has four operators. The native kernel
-          took 24.0 us: every target takes it, so this is for who asks.
+          took 24.0 us: every target supports it, so this is for who asks.
 Exact     To rounding, for every alpha of either sign. With slope 0 the output at -inf is 0, where LeakyRelu computes
           -inf * 0 = NaN.
 Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.04 of its own node.
@@ -84,7 +84,7 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
         fits(b, output_of(activation), scale.shape),
         "the scale has more dimensions than what it scales, or their number is not known",
     )
-    require(all(_own(v) for v in layer.inputs[1:]), "the weights in front of it are shared, computed or quantised")
+    require(all(_own(v) for v in layer.inputs[1:]), "the weights before it are shared, computed or quantised")
     arrays = [(a * factor).astype(a.dtype) for a in (weight, bias) if a is not None]
     y = b.node(layer.op, [x, *arrays], 1, "", dict(layer.attrs))
     y = y if shift is None else b.Add(y, (shift * factor).astype(shift.dtype))

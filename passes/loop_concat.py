@@ -1,4 +1,4 @@
-"""Have a Loop collect what it adds to a list or a tensor in each iteration.
+"""Return what a Loop appends to a tensor in each iteration as a scan output.
 
 Why       Scripted PyTorch modules write `for ...: outs.append(f(x))` and `out = torch.cat((out, f(x)))` as a Loop
           whose state is a sequence, or a tensor that grows. TensorRT has no sequences, and wants states of one shape.
@@ -87,7 +87,7 @@ def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None
 
 
 def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
-    """The Loop that returns each item in the place of the state."""
+    """The Loop that returns each item in place of the state."""
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
     body: GraphProto = next(a.g for a in proto.attribute if a.name == "body")

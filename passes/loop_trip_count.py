@@ -1,4 +1,4 @@
-"""Give a Loop that its condition ends the number of its iterations.
+"""Add the trip count to a Loop that ends by its condition.
 
 Why       TensorRT makes what a Loop collects as long as its limit of iterations says: TensorRT-RTX refuses such a Loop
           without a limit, and each release fills up what a condition ends before the limit. tf2onnx writes every
@@ -10,7 +10,7 @@ Rewrites  Loop(limit, c) whose condition is counter < number  ->  Loop(min(limit
           Loop without a condition                            ->  Loop with the condition true
           Loop { Gather(x, number) }                          ->  Loop { Gather(x, Reshape(number, [])) }
 Exact     Bit for bit, where a counter that is compared as fp32 stays below 2^24.
-Price     6 nodes in front of the Loop. 40 rows of 64, ONNX Runtime on one thread: 0.13 ms next to 0.14.
+Price     6 nodes before the Loop. 40 rows of 64, ONNX Runtime on one thread: 0.13 ms next to 0.14.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _hands_on(body: Graph) -> bool:
 
 
 def _result(body: Graph, at: int) -> Value:
-    """What a body returns at a place."""
+    """What a body returns at a position."""
     return require_some(body.results[at], "what its body returns is not known")
 
 
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
-    """The Loop with other inputs; unless its condition `ends` it, its body hands on the one that it is given.
+    """The Loop with other inputs; unless its condition `ends` it, its body passes on the one that it is given.
 
     Where it is `numbered`, its body reads the number of the iteration as one without a dimension.
     """
@@ -126,7 +126,7 @@ def _steps(b: Builder, body: Graph, condition: Value) -> Value:
         node = input_of(node).producer
         key = "" if node is None else OPPOSITE.get(node.key, "")
     if node is None or key not in COMPARISONS or node.graph is not body:
-        raise Decline("its condition is no comparison of a counter with a number")
+        raise Decline("its condition is not a comparison of a counter with a number")
     first, may_be_equal = COMPARISONS[key]
     start, offset = _counter(b, body, input_of(node, first))
     number, more = _number(b, body, input_of(node, 1 - first))
@@ -163,7 +163,7 @@ def _number(b: Builder, body: Graph, value: Value) -> tuple[Value, int]:
 
 def _whole(b: Builder, number: Value) -> Value:
     """An integer as a scalar of int64."""
-    require(b.dtype(number) in INTEGERS, "what it counts, or counts to, is no integer")
+    require(b.dtype(number) in INTEGERS, "what it counts, or counts to, is not an integer")
     made: Value = _scalar(b, number)
     return made if b.dtype(number) == TensorProto.INT64 else b.Cast(made, to=TensorProto.INT64)
 

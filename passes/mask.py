@@ -69,7 +69,7 @@ def assign(b, x, places, updates):
 
 
 def _see_sizes(b: Builder, value: Value | None) -> None:
-    """Take into the window how a vector of sizes is computed from the places."""
+    """Take into the window how a vector of sizes is computed from the positions."""
     node = None if value is None else value.producer
     if node is not None and node.key in SIZES:
         see(b, node)
@@ -95,7 +95,7 @@ def _shown(b: Builder, mask: Value, rest: int) -> Value:
 
 
 def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
-    """Updates, a row for each place, as a tensor that broadcasts to the data and has each row at its place.
+    """Updates, a row for each position, as a tensor that broadcasts to the data and has each row at its position.
 
     `made` keeps what was made of each tensor: one that two nodes read is computed once.
     """
@@ -110,7 +110,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
     if single is not None:
         return single
     if known is not None or node is None:
-        raise Decline("its updates are no tensor with an element for each of the data")
+        raise Decline("its updates are not a tensor with an element for each of the data")
     see(b, node)
     if node.key in ("ConstantOfShape", "Expand"):
         _see_sizes(b, node.inputs[-1])
@@ -152,7 +152,7 @@ def _single(b: Builder, value: Value) -> Value | None:
 
 
 def _all_of(b: Builder, value: Value, places: Value) -> Value:
-    """What was taken by the mask, behind a Slice of as many elements as there are places: that takes all."""
+    """What was taken by the mask, after a Slice of as many elements as there are positions: that takes all."""
     node = value.producer
     if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return value
@@ -170,7 +170,7 @@ def _all_of(b: Builder, value: Value, places: Value) -> Value:
 
 
 def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Value | None:
-    """masked_scatter: the first elements of a vector, one for each place, at the places; None for other updates."""
+    """masked_scatter: the first elements of a vector, one for each position; None for other updates."""
     node = value.producer
     if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return None
@@ -189,7 +189,7 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
 
 taken = (
     op.GatherND(x, places, batch_dims=0)
-    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)  # before what any places match
+    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)  # before what any positions match
     | op.Gather(x, op.Squeeze(places, ...), axis=0)
     | op.Compress(x, var("mask"), axis=0)
 )
@@ -230,7 +230,7 @@ def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
     else:
         array = require_some(b.value(given), "its axes are computed")
         axes = sorted({int(a) % (1 + rest) for a in array.reshape(-1)})
-    require(axes and axes[0] == 0, "it does not reduce over the places")
+    require(axes and axes[0] == 0, "it does not reduce over the positions")
     require(over == 1 or not node.attr("keepdims"), "it keeps the one dimension of several")
     return [*range(over), *(a - 1 + over for a in axes[1:])]
 

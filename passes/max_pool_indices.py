@@ -101,7 +101,7 @@ def _of_any_size(b: Builder, x: Value, rank: int) -> tuple[Value, Value]:
     strides = [product_of(b, sizes[2 : a + 2] if in_columns else sizes[a + 3 :]) for a in axes]
     offsets = [[o * g for o, g in zip(place, gaps, strict=True)] for place in product(*map(range, kernel))]
     behind = [0] * (rank + 2) + [(k - 1) * g for k, g in zip(kernel, gaps, strict=True)]
-    filled = b.Pad(x, pads=behind, value=_lowest(b.dtype(x)))  # ONNX Runtime has a window in a picture that is smaller
+    filled = b.Pad(x, pads=behind, value=_lowest(b.dtype(x)))  # ONNX Runtime has a window in an image that is smaller
     slices = [_slice(b, filled, offset, counts, steps) for offset in offsets]
     numbers = [without_nan(b, v) for v in slices]
     largest = reduce(b.Max, numbers)
@@ -140,7 +140,7 @@ def _times(b: Builder, number: int | Value, factor: int) -> Value:
 
 
 def _slice(b: Builder, x: Value, offset: Sequence[int], counts: Sequence[int | Value], steps: Sequence[int]) -> Value:
-    """What stands at an offset in every window."""
+    """What is at an offset in every window."""
     last = [b.Mul(b.Sub(n, 1), s) if isinstance(n, Value) else (n - 1) * s for n, s in zip(counts, steps, strict=True)]
     ends = [b.Add(e, o + 1) if isinstance(e, Value) else e + o + 1 for e, o in zip(last, offset, strict=True)]
     axes = np.arange(2, len(offset) + 2)

@@ -3,11 +3,11 @@
 Why       No TensorRT imports MaxRoiPool. Fast R-CNN and Faster R-CNN of Caffe and Chainer have it.
 Rewrites  MaxRoiPool(x, rois)  ->  MaxPool of x with every window of 2^i x 2^j elements, side by side in one table;
           a bin is covered by four windows of the largest such size that it holds, and is the Max of four Gathers
-Exact     Bit for bit, for rois of any size and pictures of finite numbers.
-Price     The table has log2(height) * log2(width) pictures: 36 for one of 38 x 50. [1,512,38,50] with 300 rois of
+Exact     Bit for bit, for rois of any size and images of finite numbers.
+Price     The table has log2(height) * log2(width) images: 36 for one of 38 x 50. [1,512,38,50] with 300 rois of
           7 x 7, ONNX Runtime on one thread: 194 nodes, 113 ms next to 81 of its own MaxRoiPool.
 
-The sizes of the picture are static, but for the batch. The table and the result have up to 2^28 elements, where 1,000
+The sizes of the image are static, but for the batch. The table and the result have up to 2^28 elements, where 1,000
 stands for a symbolic number of rois.
 """
 
@@ -31,7 +31,7 @@ x, rois = var("x"), var("rois")
 @rule(op.MaxRoiPool(x, rois, pooled_shape=attr("bins")), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, rois, bins):
     shape = b.known_shape(x)
-    require(all(isinstance(d, int) for d in shape), "the sizes of the picture are not static")
+    require(all(isinstance(d, int) for d in shape), "the sizes of the image are not static")
     batch, channels, height, width = shape
     levels = height.bit_length() * width.bit_length()
     count = (b.shape(rois) or (None,))[0]
@@ -57,9 +57,9 @@ def decompose(b, x, rois, bins):
 
 
 def _table(b: Builder, x: Value, height: int, width: int) -> Value:
-    """[batch, channels, places]: of every window of 2^i rows and 2^j columns its largest element, by i, j, row, column.
+    """[batch, channels, positions]: the largest element of each window of 2^i rows and 2^j columns.
 
-    A window that leaves the picture ends where the picture does.
+    A window that leaves the image ends where the image does.
     """
     found = []
     for i in range(height.bit_length()):
@@ -80,7 +80,7 @@ def _windows(b: Builder, x: Value, axis: int, size: int) -> Value:
 
 
 class _Bins(NamedTuple):
-    """The bins of one direction, [rois, bins]: the places of the first and the last window; which bins are empty."""
+    """The bins of one direction, [rois, bins]: the positions of the first and the last window; which bins are empty."""
 
     first: Value
     last: Value
@@ -90,7 +90,7 @@ class _Bins(NamedTuple):
     def of(cls, b: Builder, rois: Value, start: int, bins: int, size: int, *, step: int, level: int) -> _Bins:
         """The bins between the columns `start` and `start` + 2 of the rois.
 
-        step   what a place further along the direction adds to a place in the table
+        step   what a position further along the direction adds to a position in the table
         level  what a window twice as long adds to it
         """
         dtype = b.dtype(rois)
@@ -116,7 +116,7 @@ class _Bins(NamedTuple):
 
 
 def _rounded(b: Builder, at: Value) -> Value:
-    """A corner in the picture's own size, rounded as C does: halves away from zero."""
+    """A corner in the image's own size, rounded as C does: halves away from zero."""
     scaled = b.Mul(at, float(b.root.attr("spatial_scale")))
     size = b.Abs(scaled)
     whole = b.Floor(size)

@@ -5,7 +5,7 @@ Why       Mish is x * tanh(softplus(x)). TensorRT reads the node from 10.0 on; Y
 Rewrites  x * tanh(Softplus(x))                                    ->  Mish(x), from opset 18 on, which has it
           x * n / (n + 2) with n = exp(x)^2 + 2 * exp(x)  ->  x * tanh(Softplus(x)): the quotient is NaN from x = 45 on
           x * (w / (2 - w)) with w = sigmoid(x) * (2 - sigmoid(x))  ->  Mish(x): what is written for DLA
-          (log(1 + exp(x)) and the threshold of 20 in front of it are the business of the pass softplus.)
+          (log(1 + exp(x)) and the threshold of 20 before it are the business of the pass softplus.)
 Decompose x * tanh(Softplus(x)), what TensorRT itself makes of the node. For DLA, which has no Softplus, x * (w / (2 -
           w)): all of it runs there, where the node itself would run on the GPU, and its input and output be copied to
           and fro.

@@ -4,7 +4,7 @@ Why       TensorRT-RTX has no NonMaxSuppression, since how many rows it returns 
           8.4 make a plugin of it whose rows are others. Filled up to a number of rows it can run in either.
 Rewrites  Slice(Concat(NonMaxSuppression(boxes, scores, most, ...), rows that are alike), 0, count)  ->
           a Loop that takes the best box that is left, and drops those that overlap it; the rows in ONNX's order:
-          by picture, by class, by score
+          by image, by class, by score
 Exact     Bit for bit: the overlaps are computed as ONNX Runtime does, and of equal scores the first box wins. The
           proof has no NaN, of which ONNX Runtime sorts some to the front and others not.
 
@@ -47,7 +47,7 @@ def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
     require((filler == filler[:1]).all(), "the rows that fill it up are not alike")
     count = int(end.item())
     shape = b.known_shape(scores)
-    require(len(shape) == 3, "the scores are not by picture, class and box")
+    require(len(shape) == 3, "the scores are not by image, class and box")
     trips = min(int(most.item()), count) if most.size == 1 else 0
     require(trips > 0 and 0 not in shape, "it takes no box")
     taken = _taken(b, boxes, scores, trips, overlap, least, bool(node.attr("center_point_box")))
@@ -57,7 +57,7 @@ def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
 def _taken(
     b: Builder, boxes: Value, scores: Value, trips: int, overlap: Value | None, least: Value | None, centred: bool
 ) -> Value:
-    """Which box is taken in each iteration, of each picture and class: [iterations, pictures, classes, 1]."""
+    """Which box is taken in each iteration, of each image and class: [iterations, images, classes, 1]."""
     lows, highs = _corners(b, boxes, centred)
     sizes = b.known_shape(scores)
     tensors: dict[str, Value] = {
@@ -77,7 +77,7 @@ def _taken(
 
 
 def _corners(b: Builder, boxes: Value, centred: bool) -> tuple[Value, Value]:
-    """The lower and the upper ends of the boxes: [pictures, 2, boxes] each."""
+    """The lower and the upper ends of the boxes: [images, 2, boxes] each."""
     turned = b.Transpose(boxes, perm=[0, 2, 1])
     one, other = (b.Slice(turned, starts=[k], ends=[k + 2], axes=[1]) for k in (0, 2))
     if not centred:
@@ -113,7 +113,7 @@ def _iteration(opset: int, shape: Shape) -> GraphProto:
 
 
 def _rows(b: Builder, taken: Value, scores: Value, trips: int, count: int, filler: np.ndarray) -> Value:
-    """The first rows of picture, class and box, and the filler behind the last one."""
+    """The first rows of image, class and box, and the filler after the last one."""
     classes = size(b, scores, 1)
     groups = product_of(b, [size(b, scores, 0), classes])
     by_group = b.Reshape(b.Transpose(taken, perm=[1, 2, 0, 3]), np.asarray([-1, trips]))

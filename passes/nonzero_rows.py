@@ -1,15 +1,15 @@
-"""Compute rows that a mask takes out, and that are written back, for as many places as the mask has elements.
+"""Compute rows that a mask selects, and that are written back, for as many positions as the mask has elements.
 
-Why       NonZero returns as many places as its mask has true elements: a size that is known at run time alone.
+Why       NonZero returns as many positions as its mask has true elements: a size that is known at run time alone.
           TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero. Detectors choose a level of a pyramid for each box
           like that, mixtures of experts the tokens of each one, PointPillars the pillars of each sample.
-Rewrites  ScatterND or ScatterElements(data, f(NonZero(mask)), g(NonZero(mask)))  ->  the same with as many places as
+Rewrites  ScatterND or ScatterElements(data, f(NonZero(mask)), g(NonZero(mask)))  ->  the same with as many positions as
           the mask has elements, the last one again and again; data itself where there is none
           ScatterND(data, NonZero(mask expanded to rows), g(NonZero(mask)) flattened)  ->  the same of whole rows
           the first or the last of g(NonZero(mask))  ->  the same
-          the same that adds, or Reduce(g(NonZero(mask))) over the places  ->  what changes nothing for those places
-Exact     Bit for bit: f and g compute each row by itself, and the same row is written to the same place again. Sums in
-          another order, to rounding.
+          the same that adds, or Reduce(g(NonZero(mask))) over the positions  ->  what changes nothing there
+Exact     Bit for bit: f and g compute each row by itself, and the same row is written to the same position again. Sums
+          in another order, to rounding.
 Price     Every row is computed, whether the mask takes it or not: of three levels of a pyramid three times as many.
           1,000 rows of 256 times [256,256], of which the mask takes 250: 24 nodes
           for 8, 1.4 ms in ONNX Runtime next to 0.36.
@@ -45,7 +45,7 @@ def write(b, data, places, updates):
     rows, of_updates = reading.axis(places, NO_ROWS), reading.axis(updates, NO_ROWS)
     along = b.root.attr("axis") % len(reading.shape(places)) if b.root.op == "ScatterElements" else rows
     apart = rows < len(reading.shape(places)) - (b.root.op == "ScatterND")
-    require(rows == of_updates == along and apart, "a row is written beside its place")
+    require(rows == of_updates == along and apart, "a row is written beside its position")
     taken = _Taken(b, reading.needed(places, updates))
     reduction = b.root.attr("reduction") or "none"
     written = taken.again(updates)
@@ -61,13 +61,13 @@ def write(b, data, places, updates):
 
 
 def _is_room(b: Builder, data: Value, places: Value, axis: int) -> bool:
-    """Whether there are no more places than rows: TensorRT takes no other indices."""
+    """Whether there are no more positions than rows: TensorRT supports no other indices."""
     most, count = (b.shape(data) or [None] * (axis + 1))[axis], (b.shape(places) or [None] * (axis + 1))[axis]
     return isinstance(most, int) and isinstance(count, int) and count <= most
 
 
 def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int) -> tuple[Value, Value]:
-    """The data with as many more rows as there are places, and the places counted from the front."""
+    """The data with as many more rows as there are positions, and the positions counted from the front."""
     own, theirs = dims(b, data), dims(b, written)
     beside = [k for k in range(len(own or ())) if k != axis]
     fits = own and theirs and len(own) == len(theirs) and all(own[k] == theirs[k] for k in beside)
@@ -115,7 +115,7 @@ def whole_rows(b, data, mask, updates):
     rest = whole[len(own) :]
     fits = (b.shape(input_of(spread)) or ())[len(own) :] == (1,) * len(rest)
     require(rest and fits and all(isinstance(d, int) for d in rest), "the mask is not one of whole rows")
-    rows = require_some(_rows_behind(b, updates, places, mask, rest), "what is written are no rows of the mask")
+    rows = require_some(_rows_behind(b, updates, places, mask, rest), "what is written are not rows of the mask")
     return b.ScatterND(data, b.Transpose(b.NonZero(mask), perm=[1, 0]), rows)
 
 
@@ -147,13 +147,13 @@ def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
     require(rows == b.root.attr("axis") % len(shape))
-    require(number.size and number.max() < 1 and number.min() >= -1, "other places than the first and the last")
+    require(number.size and number.max() < 1 and number.min() >= -1, "other positions than the first and the last")
     taken = _Taken(b, reading.needed(updates))
     return b.Gather(taken.again(updates), number, axis=rows)
 
 
 def _reading(b: Builder, value: Value) -> Reading:
-    """What is known of the tensors behind a mask; declines where there is no mask."""
+    """What is known of the tensors after a mask; declines where there is no mask."""
     require(b.root.graph.of(["NonZero"]))
     reading = Reading(b)
     require(reading.state(value) is not None)
@@ -161,7 +161,7 @@ def _reading(b: Builder, value: Value) -> Reading:
 
 
 class _Taken:
-    """The rows of a mask, computed for as many places as it has elements; `count` is how many it takes, a vector."""
+    """The rows of a mask, computed for as many positions as it has elements; `count` is how many it takes, a vector."""
 
     def __init__(self, b: Builder, nodes: list[Node]) -> None:
         mask, *others = Reading.masks_of(nodes)
@@ -176,7 +176,7 @@ class _Taken:
         self._remake(nodes, self._positions(mask, truths, flat))
 
     def _positions(self, mask: Value, truths: Value, flat: Value) -> Value:
-        """The places as NonZero has them, and the last one again: it is written last where two rows meet."""
+        """The positions as NonZero has them, and the last one again: it is written last where two rows meet."""
         b = self.b
         up_to = b.CumSum(flat, np.asarray(0, np.int64))
         behind = b.Sub(b.Add(self.count, self.numbers), up_to)

@@ -1,4 +1,4 @@
-"""Bring the opset down to what the parser really reads.
+"""Lower the opset to what the parser supports.
 
 Why       No TensorRT parser checks the declared opset: a node of a newer one is read with the older
           meaning, without a word.
@@ -125,7 +125,7 @@ def _require_types(r: Reading, op: str) -> None:
 
 
 def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
-    """The same node in the older spelling; None where it is valid as it stands."""
+    """The same node in the older spelling; None where it is valid as it is."""
     op, node = r.node.op, r.node
     attrs: dict[str, Any] = {}
     for name in sorted({*r.attrs, *r.before.attributes, *after.attributes}):
@@ -147,7 +147,7 @@ def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
     if why:
         raise Refused(why)
     named = len(inputs) == len(node.inputs) or len(node.inputs) <= after.max_input
-    if not moved and attrs == r.attrs and named:  # a parser takes an empty name for an input as well
+    if not moved and attrs == r.attrs and named:  # a parser supports an empty name for an input as well
         return None
     # `node.inputs` is read when the plan runs: another plan may have put a new tensor there
     return lambda b: b.node(

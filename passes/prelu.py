@@ -1,10 +1,10 @@
 """Fuse PRelu however it was exported, and give it slopes that TensorRT reads right.
 
 Why       Keras writes PReLU as five operators; TensorRT has a kernel for it in every version from 6 on. One slope for
-          the whole tensor is LeakyRelu, which TensorRT fuses into the convolution in front of it, as it does not PRelu.
+          the whole tensor is LeakyRelu, which TensorRT fuses into the convolution before it, as it does not PRelu.
 Rewrites  relu(x) - slope * relu(-x)    max(x, 0) + slope * min(x, 0)    relu(x) + slope * (x - abs(x)) * 0.5
           Where(x > 0, x, slope * x)    Max(x, slope * x) for slopes up to 1    ->  PRelu(x, slope)
-          slopes behind Unsqueeze, Reshape, Identity and the like           ->  the computed slopes
+          slopes after Unsqueeze, Reshape, Identity and the like           ->  the computed slopes
           slopes that do not change along a dimension: [C,H,W], say         ->  [C,1,1]
           one slope, in any shape that broadcasts to x                      ->  LeakyRelu(x); slope 0  ->  Relu(x)
           [C] on N x C x H x W with W != C, as mxnet wrote it               ->  [C,1,1]
@@ -16,7 +16,7 @@ Shapes    TensorRT pads the slope's rank with ones from the left, as ONNX does, 
           means channels.
 Decompose Max(x, slope * x) where no constant slope is above 1 or is 0; else relu(x) + slope * min(x, 0), which is
           exact for any constant slope and for x = +-inf. Slopes that are computed may be inf: Where(x < 0, x * slope,
-          x), where the target has Where. Every TensorRT takes PRelu; DLA does with constant slopes alone.
+          x), where the target has Where. Every TensorRT supports PRelu; DLA does with constant slopes alone.
 Exact     To the last bit for slopes that are written in the file; products of constants (slope * 0.5) are rounded once.
           With slope 0 the output at -inf is 0, where PRelu computes -inf * 0 = NaN.
 Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0.9 of its own node; of
@@ -61,7 +61,7 @@ negated = op.Transpose(op.Relu(op.Neg(x)), perm=attr("to"))
 
 @rule(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
 def fuse_between_transposes(b, x, factor, to, back):
-    """tf2onnx in NCHW: the slopes still stand in NHWC, with a Transpose to and fro around them."""
+    """tf2onnx in NCHW: the slopes are still in NHWC, with a Transpose to and fro around them."""
     require(cancel(to, back), "the two transposes do not cancel out")
     require(factor.ndim <= len(to), "the slopes have more dimensions than x")
     require_op(b, "PRelu", x)
@@ -137,7 +137,7 @@ def repaired(b, x, slope):
 
 
 def _misplaced(b: Builder, x: Value, slope: np.ndarray) -> bool:
-    """Whether a slope [C], dimensions of 1 aside, stands where ONNX would broadcast it along a last dimension that is
+    """Whether a slope [C], dimensions of 1 aside, is where ONNX would broadcast it along a last dimension that is
     not C, or not known, while dimension 1 is C."""
     shape = b.shape(x)
     if shape is None or len(shape) < 3 or slope.size != slope.shape[-1]:
@@ -184,11 +184,11 @@ def decompose(b, x, slope):
     ranks = b.rank(x), b.rank(slope)
     require(None in ranks or ranks[1] <= ranks[0], "the slope has more dimensions than x, which ONNX does not allow")
     known = b.value(slope)
-    if known is None or not np.isfinite(known).all():  # 0 * inf is no slope's share of a number above zero
+    if known is None or not np.isfinite(known).all():  # 0 * inf is not a slope's share of a number above zero
         require_op(b, "Where", x, at=1)
         y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
         why = b.why_unsupported(y.producer)
-        require(why is None, f"the slopes are no constant numbers, and {why}")
+        require(why is None, f"the slopes are not constant numbers, and {why}")
         return y
     if known is not None and slope.tensor is None:  # 8.4 does not survive slopes from a DequantizeLinear
         slope = b.constant(known)

@@ -8,8 +8,8 @@ Rewrites  QuantizeLinear         ->  Clip(Round(x / scale) + zero), as uint8 or 
                                      computed where it does not, of single numbers, and of blocks
           both, uint8 around 128 ->  both, int8 around 0
           DynamicQuantizeLinear  ->  ReduceMin, ReduceMax and the same
-          MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv  ->  MatMul and Conv of whole numbers in fp32
-Exact     To the bit where the result is whole: fp32 adds whole numbers exactly below 2^24, in any order. Where the sums
+          MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv  ->  MatMul and Conv of integers in fp32
+Exact     To the bit where the result is whole: fp32 adds integers exactly below 2^24, in any order. Where the sums
           of the weights allow more, the activations are taken apart in two (x = 16 * high + low), multiplied apart, and
           added as int32: twice the work. Products of unknown number are added up in blocks of 128, and these as int32.
 Kept      Scales other than fp32 and fp16, blocks, other types than uint8 and int8, sums that may pass 2^24 even so.
@@ -169,7 +169,8 @@ x_scale, w_scale, y_scale, y_zero = var("x_scale"), var("w_scale"), var("y_scale
     strategy="decompose",
 )
 def requantized(b, x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, bias=None):
-    require(all(b.dtype(s) in (FLOAT, TensorProto.FLOAT16) for s in (x_scale, w_scale, y_scale)), "a scale is no float")
+    scales = (x_scale, w_scale, y_scale)
+    require(all(b.dtype(s) in (FLOAT, TensorProto.FLOAT16) for s in scales), "a scale is not a float")
     require(b.shape(x_scale) in SINGLE, "it has a scale for each row")
     factor = b.Div(b.Mul(_numbers(b, x_scale), _of_filters(b, w_scale, w)), _numbers(b, y_scale))
     known = b.value(factor)
@@ -191,7 +192,7 @@ def _of_filters(b: Builder, scale: Value, w: Value) -> Value:
 def _product(
     b: Builder, node: Node, x: Value, w: Value, zero: Value | None, w_zero: Value | None, bias: Value | None = None
 ) -> Value:
-    """The product of whole numbers that the node computes: in fp32 where that is exact, else in int32."""
+    """The product of integers that the node computes: in fp32 where that is exact, else in int32."""
     require(b.dtype(x) in LIMITS and b.dtype(w) in LIMITS, "it multiplies other types than uint8 and int8")
     matrix = "MatMul" in node.op
     if matrix and _is_of_unknown_length(b, w):
@@ -206,7 +207,7 @@ def _product(
 
     if largest(b, x, zero) * sums + shift < EXACT:
         return _with_bias(b, times(a), bias, FLOAT)
-    require(HALF_RANGE * sums < EXACT, "its sums may pass 2^24, up to which fp32 adds whole numbers exactly")
+    require(HALF_RANGE * sums < EXACT, "its sums may pass 2^24, up to which fp32 adds integers exactly")
     high = b.Floor(b.Mul(a, 1 / HALF_RANGE))
     low = b.Sub(a, b.Mul(high, float(HALF_RANGE)))
     upper, lower = (b.Cast(times(part), to=INT32) for part in (high, low))
@@ -222,7 +223,7 @@ def _is_of_unknown_length(b: Builder, w: Value) -> bool:
 def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value | None) -> Value:
     """The product of matrices in int32: of blocks that fp32 adds up exactly, and these as integers.
 
-    Both are filled up with zeros to whole blocks, which become a dimension in front of the matrix.
+    Both are filled up with zeros to whole blocks, which become a dimension before the matrix.
     """
     rank, w_rank = b.known_rank(x), b.known_rank(w)
     require(rank > 1, "a vector of unknown length is multiplied")
@@ -241,7 +242,7 @@ def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value
 
 
 def _filled(b: Builder, x: Value, axis: int, rank: int, missing: Value) -> Value:
-    """A tensor with so many zeros behind the last element along an axis."""
+    """A tensor with so many zeros after the last element along an axis."""
     none = np.zeros(rank + axis, np.int64)
     pads = [none, missing, np.zeros(rank - 1 - axis, np.int64)]
     return b.Pad(x, pads=b.Concat(*(p for p in pads if not isinstance(p, np.ndarray) or p.size), axis=0))
@@ -346,7 +347,7 @@ def _require_along(b: Builder, x: Value, scale: Value) -> None:
 
 
 def _along(b: Builder, factor: Value, axis: int, rank: int | None) -> Value:
-    """A scale or a zero point, shaped to stand along the axis."""
+    """A scale or a zero point, shaped to be along the axis."""
     shape = b.shape(factor)
     if shape in SINGLE:
         return factor

@@ -1,7 +1,7 @@
-"""Compute biases that stand in the file as 32-bit integers.
+"""Store int32 biases of quantized models as floats.
 
 Why       onnxruntime.quantization writes the bias of a quantized Conv or Gemm as an int32 initializer with a
-          DequantizeLinear behind it. TensorRT adds biases in floating point and dequantizes 8 bits at most:
+          DequantizeLinear after it. TensorRT adds biases in floating point and dequantizes 8 bits at most:
           TensorRT-RTX 1.7.1 stops there with `Invalid Node`.
 Rewrites  DequantizeLinear(an int32 constant, a constant scale)  ->  an initializer with its value
 Exact     Bit for bit. Weights of 8 bits and fewer stay as they are.

@@ -76,7 +76,7 @@ def _run(b: Builder, cell: Cell, x: Value, length: int, state: State, backwards:
 
 
 def _outputs(b: Builder, results: list[tuple[list[Value], State]]) -> tuple[Value | None, ...]:
-    """All states, the last ones, and those of the cell; None for what nobody reads."""
+    """All states, the last ones, and those of the cell; None for what no node reads."""
     asked = [o is not None and bool(o.users or o.is_output) for o in b.root.outputs]
     found: list[Value | None] = []
     if asked[0]:

@@ -1,4 +1,4 @@
-"""Write Pad as the target takes it, and read the paddings that exporters spell with other operators.
+"""Write Pad as the target supports it, and read the paddings that exporters spell with other operators.
 
 Why       TensorRT pads with reflected values from 8.2 on, with wrapped ones from 10.0 on, with negative pads from 10.4
           on. Before that it takes zeros alone, on two axes at most. 8.2 and 8.4 read an empty third input as a tensor,
@@ -10,11 +10,11 @@ Rewrites  Pad with computed pads (TorchScript's seven nodes)             ->  Pad
           Concat of what Slice, Gather, Expand and Tile cut from x with x in the middle: circular padding, a flip with
           or without the edge itself, a repeated edge
                       ->  Pad (wrap, where opset and target have it; reflect; edge) or a symmetric padding
-          decompose: a Pad without what this target refuses (empty or fourth input, negative pads as a Slice in front, a
-          value other than 0 added behind); where it has no such mode, one Gather with constant indices for each axis of
-          static size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT documents
-          them from 8.0 on alone. plugin: SurgeonReflectPad (reflect, symmetric, edge, wrap);
-          a Pad that the target takes is preferred.
+          decompose: a Pad without what this target refuses (empty or fourth input, negative pads as a Slice before, a
+          value other than 0 added after it); where it has no such mode, one Gather with constant indices for each axis
+          of static size, else Gather and Slice of both edges and a Concat. Negative steps are not used: TensorRT
+          documents them from 8.0 on alone. plugin: SurgeonReflectPad (reflect, symmetric, edge, wrap);
+          a Pad that the target supports is preferred.
 Exact     Bit for bit. Cropping comes before padding, as in ONNX Runtime; after it where an axis may have less than is
           cropped.
 Price     [1,64,56,56] of unknown width, 2 columns on either side, ONNX Runtime on one thread: reflect and edge 4 nodes,
@@ -140,7 +140,7 @@ def symmetric(b, x, ones, mirrored, perm=None, back=None):
 def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
     """By the axis of x: the positions that the Compresses of the match take out of what they are given.
 
-    `perm`: the order of x's axes in front of them.
+    `perm`: the order of x's axes before them.
     """
     nodes = [n for n in b.matched if n.key == "Compress"]
     sources = [n.inputs[0] for n in nodes]
@@ -276,7 +276,7 @@ def _require_worth_on_dla(b: Builder) -> None:
 
 
 def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
-    """A Pad that this target takes; None where there is none, or where the user asked for something else."""
+    """A Pad that this target supports; None where there is none, or where the user asked for something else."""
     made: Value = b.Pad(y, pads=pads.reshape(-1), mode=mode)
     if b.lowering(made) == "keep":
         return made
@@ -285,7 +285,7 @@ def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
 
 
 def _with_computed_pads(b: Builder, found: PadNode) -> Value:
-    """Pads of run time: what can be mended is a fourth input and an empty third one."""
+    """Pads of run time: what can be fixed is a fourth input and an empty third one."""
     pads: Any = b.root.inputs[1]
     if found.axes is not None:
         rank = b.known_rank(found.x)

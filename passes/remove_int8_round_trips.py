@@ -1,11 +1,11 @@
-"""Leave out the way of whole numbers through uint8 and int8, where they are carried as fp32 before and behind.
+"""Remove round trips through uint8 and int8 of integers that are stored as fp32 before and after.
 
-Why       What is computed with quantized numbers in fp32 stands between Casts to uint8 or int8 and back.
+Why       What is computed with quantized numbers in fp32 is between Casts to uint8 or int8 and back.
           No TensorRT has uint8 between two nodes.
 Rewrites  Cast<to fp32>(Cast<to uint8>(x)), x whole and within uint8   ->   x
           the same with Reshape, Transpose, MaxPool, Concat and the like between the two   ->   those, of x
-Exact     To the bit. That x is whole and within the type follows from Round, Min, Max and Clip in front of it.
-Price     None: nodes go. What stands in the place of QuantizeLinear is of the pass quantized-arithmetic.
+Exact     To the bit. That x is whole and within the type follows from Round, Min, Max and Clip before it.
+Price     None: nodes go. What is in place of QuantizeLinear is of the pass quantized-arithmetic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HANDED_ON = MOVES | {"MaxPool"}
 
 @model_rule(stage=Stage.LOWER)
 def detour(editor):
-    """From the inputs down, so that what one node hands on is known when the next is looked at."""
+    """From the inputs down, so that what one node passes on is known when the next is looked at."""
     changed = False
     for node in list(editor.nodes({"Cast", *HANDED_ON}.__contains__)):
         if node.alive and not editor.excluded(node):
@@ -45,7 +45,7 @@ def _straighten(editor: Editor, node: Node) -> bool:
 
 
 def _move(editor: Editor, node: Node) -> bool:
-    """Let a node that hands elements on hand on numbers of fp32."""
+    """Let a node that passes elements on pass on numbers of fp32."""
     count = len(node.inputs) if node.key == "Concat" else 1
     sources = [_carried(editor, v) for v in node.inputs[:count]]
     if not all(sources) or len(node.outputs) != 1:

@@ -1,9 +1,9 @@
 """Write a Resize that TensorRT refuses as a Gather and a weighted sum along each axis.
 
-Why       TensorRT takes no antialias, no tf_crop_and_resize and no keep_aspect_ratio_policy, up to 9.3 silently, and no
-          cubic up to 8.4. Vision transformers and TensorFlow's detectors have them.
+Why       TensorRT supports no antialias, no tf_crop_and_resize and no keep_aspect_ratio_policy, up to 9.3 silently, and
+          no cubic up to 8.4. Vision transformers and TensorFlow's detectors have them.
 Rewrites  Resize(x, roi, scales, sizes), nearest  ->  Gather along each axis that changes
-          linear and cubic                        ->  ReduceSum(Gather(x, places) * weights), one axis behind the other
+          linear and cubic                        ->  ReduceSum(Gather(x, positions) * weights), axis by axis
           Resize<axes>(x, sizes), another axis of any length  ->  Resize(x, all sizes), which TensorRT-RTX asks for
 Exact     Nearest bit for bit, the others to rounding.
 Kept      align_corners, half_pixel_symmetric and tf_crop_and_resize of any length by scales: they follow from a length
@@ -13,8 +13,8 @@ Price     Antialias of [1,3,480,640] to 224 x 224: 8 nodes, and 12 ms in ONNX Ru
           that, of any size: 37 nodes, and 4.5 ms next to 0.4. A computed part of [1,64,50,50] to 14 x 14: 82 nodes, and
           0.7 ms next to 0.05.
 
-Places and weights are constant where the lengths are known, and computed from Shape(x) where they are not; so they are
-of a region of interest that is computed.
+Positions and weights are constant where the lengths are known, and computed from Shape(x) where they are not; so they
+are of a region of interest that is computed.
 On the way x takes as many times its memory as a pixel is made of.
 """
 
@@ -38,7 +38,7 @@ x = var("x")
 
 @rule(op.Resize(x, ...), stage=Stage.LOWER, strategy="decompose")
 def all_sizes(b, x):
-    """Say the sizes of all axes, where the parser takes those that are not said for -1."""
+    """Write the sizes of all axes if the parser reads missing ones as -1."""
     node, shape = b.root, b.shape(x)
     plain = not node.attr("antialias") and node.attr("keep_aspect_ratio_policy") in (None, "stretch")
     crops = node.attr("coordinate_transformation_mode") in ("tf_crop_and_resize", "half_pixel_symmetric")
@@ -78,7 +78,7 @@ def decompose(b, x):
 def _require_plain(b: Builder, x: Value) -> None:
     """Decline where scales, sizes or a region of interest are none, and where integers are interpolated."""
     rows = all(b.rank(v) in (None, 1) for v in b.root.inputs[2:] if v is not None)
-    require(rows, "its scales or sizes stand in rows")
+    require(rows, "its scales or sizes are in rows")
     rounds = b.dtype(x) not in FLOATS and b.root.attr("mode") != "nearest"
     require(not rounds, "it interpolates integers, which is rounded in a way of its own")
     keeps = b.root.attr("keep_aspect_ratio_policy") not in (None, "stretch")
@@ -161,7 +161,7 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
 
 
 def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Value) -> Value:
-    """x with one axis resampled, by places and weights that are computed."""
+    """x with one axis resampled, by positions and weights that are computed."""
     behind = list(range(2, rank - at + 1))
     weights = b.Unsqueeze(weights, axes=behind) if behind else weights
     wide = weights if b.dtype(x) == TensorProto.FLOAT else b.Cast(weights, to=b.dtype(x))
@@ -172,7 +172,7 @@ def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Va
 
 
 def _before(b: Builder, line: Value, behind: int) -> Value:
-    """What is said of an axis, a line or a column, in front of as many axes."""
+    """What is known of an axis, a line or a column, with as many trailing axes."""
     rank = b.rank(line) or 1
     if rank > 1 + behind:
         flat: Value = b.Squeeze(line, axes=[1])

@@ -11,8 +11,7 @@ Rewrites  the root with other attributes:
           QuantizeLinear and DequantizeLinear with several scales, without axis  ->  with axis 1
           Einsum with capital letters             ->  Einsum with lower-case ones
           MaxPool, AveragePool and LpPool with ceil_mode and a window that begins in the padding  ->  rounded down,
-          with padding after the end where a last window is partly of the input
-          the root with other inputs or outputs:
+          with padding after the end where a last window is partly of the input the root with other inputs or outputs:
           Slice(x, starts, ends[, , steps])       ->  Slice(x, starts, ends, [0, 1, ...][, steps])
           Slice(x, starts, ends, axes) of fixed int32  ->  Slice(x, starts, ends, axes, [1, 1, ...])
           Squeeze(x) of sizes that follow from a state of a fixed size  ->  Squeeze(x, axes)
@@ -118,7 +117,7 @@ def _taken(b: Builder, **attrs: Any) -> Value:
 def einsum(b, equation):
     capitals = sorted({c for c in equation if c.isupper()})
     require(capitals)
-    require("->" in equation, "where its capital letters stand in the output, which it leaves out, is not defined")
+    require("->" in equation, "where its capital letters are in the output, which it leaves out, is not defined")
     free = [c for c in ascii_lowercase if c not in equation]
     require(len(free) >= len(capitals), "it has more than 26 letters")
     names = str.maketrans(dict(zip(capitals, free, strict=False)))
@@ -204,7 +203,7 @@ def named_outputs(b):
 
 @rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose", cures=looped_input)
 def loop(b):
-    """TensorRT's parser gives a tensor the name of whatever hands it on: the condition is called in the engine as the
+    """TensorRT's parser gives a tensor the name of whatever passes it on: the condition is called in the engine as the
     body calls it, and a program that binds inputs by name finds none."""
     trips, condition, *state = b.root.inputs
     return b.again([trips, b.Identity(condition), *state])
@@ -270,7 +269,7 @@ def product_of_vector(b, x, matrices):
 def constant(b):
     """TensorRT 8.0 to 9.1 reads the integers as floats and gets 0 or nothing at all; 7.2 and older look for `value`
     alone. PyTorch's newer exporter writes `value_ints` where its optimiser is off."""
-    require(not {"value_string", "value_strings", "sparse_value"} & b.root.attrs.keys(), "it is no plain tensor")
+    require(not {"value_string", "value_strings", "sparse_value"} & b.root.attrs.keys(), "it is not a plain tensor")
     return b.constant(b.value(b.root.outputs[0]))
 
 
@@ -282,7 +281,7 @@ def cast_like(b, x, like):
 
 @rule(op.Flatten(x), stage=Stage.LOWER, strategy="decompose", cures=flattened_matrix)
 def flatten(b, x):
-    behind = b.root.attr("axis") == b.rank(x) > 0  # every dimension stands in front of the axis
+    behind = b.root.attr("axis") == b.rank(x) > 0  # every dimension is before the axis
     return b.Reshape(x, np.asarray([-1, 1] if behind else [1, -1], np.int64))
 
 

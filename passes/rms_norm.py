@@ -1,4 +1,4 @@
-"""Fuse a root-mean-square normalisation, however it was exported, and write it as the target takes it.
+"""Fuse a root-mean-square normalisation, however it was exported, and write it as the target supports it.
 
 Why       Before opset 23 every exporter spells it as six to nine nodes. RMSNormalization is native from TensorRT 10.15
           on; an older parser has no importer for it.
@@ -43,7 +43,7 @@ def fuse(b, x, **found):
     n = read(b, x, found)
     require(
         n.axes and (n.is_trailing or len(n.axes) == 1) and n.axes[0] > 0,
-        f"means of squares over the axes {list(n.axes)} of {n.rank} are no RMS normalisation",
+        f"means of squares over the axes {list(n.axes)} of {n.rank} are not an RMS normalisation",
     )
     n = with_epsilon(b, n, found)
     result = b.dtype(b.root.outputs[0])
@@ -54,7 +54,7 @@ def fuse(b, x, **found):
     scale = scale if isinstance(scale, np.ndarray) else typed(b, scale, dtype)
     require(
         len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),
-        f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is no RMS normalisation",
+        f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is not an RMS normalisation",
     )
     source = narrowed(b, x, dtype)
     operators = operators_of_chain(b, n, source, centred=False)

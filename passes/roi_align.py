@@ -7,13 +7,13 @@ Rewrites  RoiAlign(x, rois, batch)  ->  MatMul(MatMul(rows, Gather(x, batch)), c
           mode max  ->  the largest of four such products, one for each neighbour of a sample, over the samples
           sampling_ratio 0, as detectron2 and mmcv write it  ->  the same with the sum over a bin's samples in closed
           form: their number follows from the roi, and those between two positions are counted, not drawn
-Exact     To rounding, for rois of any size and pictures of finite numbers: every number of a picture is a factor.
-Price     For each roi the whole picture is read. [1,256,50,50] with 100 rois of 7 x 7, ONNX Runtime on one thread:
-          with a ratio of 2 53 nodes, 68 ms next to 24 of its own RoiAlign, and 75 nodes where the size of the picture
+Exact     To rounding, for rois of any size and images of finite numbers: every number of an image is a factor.
+Price     For each roi the whole image is read. [1,256,50,50] with 100 rois of 7 x 7, ONNX Runtime on one thread:
+          with a ratio of 2 53 nodes, 68 ms next to 24 of its own RoiAlign, and 75 nodes where the size of the image
           is symbolic; with ratio 0 171 nodes, 63 next to 57; with mode max 110 nodes, 325 next to 25.
 
-The sampling_ratio is above 0 where the mode is max. With several pictures a copy of the picture is made for each roi:
-up to 2^28 elements, where 1,000 stands for a symbolic number of rois, and 64 for a symbolic size of the picture.
+The sampling_ratio is above 0 where the mode is max. With several images a copy of the image is made for each roi:
+up to 2^28 elements, where 1,000 stands for a symbolic number of rois, and 64 for a symbolic size of the image.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from surgeon import Builder, Stage, Value, attr, op, require, rule, var
 
 from ._shapes import size
 
-LARGEST = 2**28  # elements of the pictures, one for each roi
+LARGEST = 2**28  # elements of the images, one for each roi
 MANY = 1000  # rois, where their number is symbolic
-LONG = 64  # rows and columns of a picture, where they are symbolic
+LONG = 64  # rows and columns of an image, where they are symbolic
 END = np.iinfo(np.int64).max
 
 x, rois, batch = var("x"), var("rois"), var("batch")
@@ -45,11 +45,11 @@ def decompose(b, x, rois, batch, mode, ratio):
     require(mode == "avg" or ratio > 0, "the number of samples that it takes the largest of depends on the roi")
     shape = b.known_shape(x)
     static = isinstance(shape[2], int) and isinstance(shape[3], int)
-    require(static or b.opset >= 11, "the sizes of the picture are not static, and before opset 11 there is no Range")
+    require(static or b.opset >= 11, "the sizes of the image are not static, and before opset 11 there is no Range")
     if shape[0] != 1:
         count = (b.shape(rois) or (None,))[0]
         sizes = [count if isinstance(count, int) else MANY, *(d if isinstance(d, int) else LONG for d in shape[1:])]
-        require(math.prod(sizes) <= LARGEST, f"a picture for each roi has more than {LARGEST} elements")
+        require(math.prod(sizes) <= LARGEST, f"an image for each roi has more than {LARGEST} elements")
     pictures = x if shape[0] == 1 else b.Gather(x, batch, axis=0)
     rows = _Direction.of(b, rois, (1, 3), b.root.attr("output_height"), size(b, x, 2))
     columns = _Direction.of(b, rois, (0, 2), b.root.attr("output_width"), size(b, x, 3))
@@ -60,7 +60,7 @@ def decompose(b, x, rois, batch, mode, ratio):
 
 
 def _product(b: Builder, pictures: Value, rows: Value, columns: Value) -> Value:
-    """[rois, channels, rows, columns]: the pictures weighted in both directions."""
+    """[rois, channels, rows, columns]: the images weighted in both directions."""
     found = b.MatMul(b.Unsqueeze(rows, axes=[1]), pictures)
     made: Value = b.MatMul(found, b.Unsqueeze(b.Transpose(columns, perm=[0, 2, 1]), axes=[1]))
     return made
@@ -105,7 +105,7 @@ class _Direction(NamedTuple):
         return computed
 
     def nearest(self, b: Builder, at: Value) -> Value:
-        """Samples as they are, those outside of the picture at its ends."""
+        """Samples as they are, those outside of the image at its ends."""
         made: Value
         if isinstance(self.size, int):
             made = b.Clip(at, min=0.0, max=float(self.size - 1))
@@ -118,7 +118,7 @@ class _Direction(NamedTuple):
 
 
 def _samples(b: Builder, along: _Direction) -> tuple[Value, Value]:
-    """[rois, samples]: where the samples are; which of them are at the picture at all."""
+    """[rois, samples]: where the samples are; which of them are at the image at all."""
     count = along.bins * b.root.attr("sampling_ratio")
     steps = (np.arange(count) + 0.5) / count
     at = b.Add(b.Mul(along.extent, b.constant(steps[None], along.dtype)), along.first)
@@ -187,7 +187,7 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
 
     A sample between two positions p and p + 1 gives p its distance from p + 1, and p + 1 that from p. All the samples
     between them give their number times the distance of their middle. The numbers are differences of how many samples
-    lie below each position. Up to 1 outside of the picture a sample counts for the outermost position alone.
+    lie below each position. Up to 1 outside of the image a sample counts for the outermost position alone.
     """
     dtype = along.dtype
     length = b.Div(along.extent, float(along.bins))
@@ -202,9 +202,9 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
     several = b.Max(count, one)
 
     def below(places: Value, including: bool) -> Value:
-        """[rois, bins, places]: how many of a bin's samples lie below each place, or at it.
+        """[rois, bins, positions]: how many of a bin's samples lie below each position, or at it.
 
-        Where one lies at a place but for rounding, it counts as ONNX Runtime rounds its position.
+        Where one lies at a position but for rounding, it counts as ONNX Runtime rounds its position.
         """
         steps = b.Div(b.Sub(places, begin), step)
         found = b.Floor(b.Add(steps, 0.5)) if including else b.Ceil(b.Sub(steps, 0.5))
@@ -226,7 +226,7 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
     between = b.Sub(upper, lower)  # from p - 1 to p, for p from 0 to size
     middle = b.Add(b.Mul(b.Mul(b.Add(lower, upper), 0.5), step), begin)
     part = b.Sub(middle, from_before)
-    # Before the first position, and behind the last one, a sample counts as if it were there.
+    # Before the first position, and after the last one, a sample counts as if it were there.
     weighed = b.Mul(between, part)
     to_upper = b.Where(_is_end(b, along, from_before, 0), between, weighed)
     to_lower = b.Where(_is_end(b, along, from_before, -1), between, b.Sub(between, weighed))
@@ -236,7 +236,7 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
 
 
 def _all_but_one(b: Builder, x: Value, left_out: str) -> Value:
-    """What stands along the last of three dimensions, without the first or the last."""
+    """What is along the last of three dimensions, without the first or the last."""
     bounds = (0, -1) if left_out == "last" else (1, END)
     made: Value = b.Slice(x, starts=[bounds[0]], ends=[bounds[1]], axes=[2])
     return made

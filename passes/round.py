@@ -3,10 +3,10 @@
 Why       TensorRT 8.4 fuses neighbouring pointwise operators into one kernel, and does not round in it: Round(Relu(x))
           returns Relu(x), without a word. Quantization that is written in arithmetic has Round between Div and Clip.
           Before 8.2 there is no Round.
-Rewrites  decompose: Round(x), where it is not taken  ->  Floor(x), and one more where the rest is above one half,
-          or is one half behind an odd number. Numbers from 2^23 on (2^10 in fp16) are whole, and go past it.
+Rewrites  decompose: Round(x), where it is unsupported  ->  Floor(x), and one more where the rest is above one half,
+          or is one half after an odd number. Numbers from 2^23 on (2^10 in fp16) are whole, and go past it.
 Exact     To the bit, but for the sign of a zero.
-Price     17 nodes, which TensorRT fuses into one kernel. [64,128,32] behind a Relu, in ONNX Runtime on one thread:
+Price     17 nodes, which TensorRT fuses into one kernel. [64,128,32] after a Relu, in ONNX Runtime on one thread:
           0.76 ms next to 0.08.
 """
 

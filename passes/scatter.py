@@ -2,17 +2,17 @@
 
 Why       TensorRT 8.2 to 9.3 read no reduction and overwrite: silently wrong. 10.0 and later refuse it for ScatterND,
           TensorRT-RTX for ScatterElements, too. torch.index_add, scatter_add and graph networks export them.
-Rewrites  constant indices that meet no place twice  ->  the same without a reduction, of what GatherElements or
+Rewrites  constant indices that meet no position twice  ->  the same without a reduction, of what GatherElements or
           GatherND takes from there, combined with the updates
-          more indices than places without a reduction, which TensorRT-RTX refuses: a histogram of PyTorch's exporter
-          below opset 16  ->  each place with the last of its updates
+          more indices than positions without a reduction, which TensorRT-RTX refuses: a histogram of PyTorch's exporter
+          below opset 16  ->  each position with the last of its updates
           others  ->  ReduceSum, ReduceProd, ReduceMax or ReduceMin of Where(index = place, update, neutral element),
           combined with the data
 Exact     Max and Min bit for bit; sums and products in another order, to rounding.
-Price     Every update is compared with every place. 1,000 rows of 64 added to 500, ONNX Runtime on one thread:
+Price     Every update is compared with every position. 1,000 rows of 64 added to 500, ONNX Runtime on one thread:
           ScatterElements 13 nodes, 52 ms next to 0.25; ScatterND 16 nodes, 26 ms next to 0.03.
 
-The second form has a table of every place and every update: up to 2^24 elements, where 128 stands for a symbolic size.
+The second form has a table of every position and every update: up to 2^24 elements, with 128 for a symbolic size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from surgeon.targets.conditions.indexing import more_indices
 from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, counted, entries, neutral, reduced
 from ._shapes import numbers_below, product_of, size, vector_of
 
-MANY = 128  # places or updates, where their number is symbolic
+MANY = 128  # positions or updates, where their number is symbolic
 
 data, indices, updates = var("data"), var("indices"), var("updates")
 
@@ -96,7 +96,7 @@ def decompose_nd(b, data, indices, updates, reduction):
 
 
 def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> Value:
-    """Each place with the last of its updates: what stands behind is written over what stands before."""
+    """Each position with the last of its updates: what comes later is written over what comes before."""
     own, theirs = dims(b, data) or [], dims(b, indices) or []
     _require_small([*own, theirs[at]])
     require(own[:at] + own[at + 1 :] == theirs[:at] + theirs[at + 1 :], "beside its axis the indices are about a part")
@@ -123,7 +123,7 @@ def _known(b: Builder, value: Value) -> list[Size]:
 def _require_small(sizes: Sequence[Size]) -> None:
     """Declines a table that is too large."""
     count = math.prod(d if isinstance(d, int) else MANY for d in sizes)
-    require(count <= LARGEST, f"the table of places and updates would have more than {LARGEST} elements")
+    require(count <= LARGEST, f"the table of positions and updates would have more than {LARGEST} elements")
 
 
 def _is_below(one: Size, other: Size) -> bool:

@@ -9,8 +9,8 @@ Rewrites  SequenceAt(SequenceConstruct(a, b, ...), i)            ->   the i-th o
           SequenceLength of either                               ->   its number
           the same of as many parts of 1 as there are            ->   Gather(x, i), x with its dimensions in that order,
                                                                       the size of x
-          the same behind SequenceEmpty, SequenceInsert, SequenceErase and Identity
-          the same behind SequenceMap                            ->   its body for each tensor
+          the same after SequenceEmpty, SequenceInsert, SequenceErase and Identity
+          the same after SequenceMap                            ->   its body for each tensor
           any of them of a sequence that an If returns         ->   the If of what they make of each branch's
           OptionalGetElement(Optional(x))                        ->   x
           OptionalHasElement of an Optional, or of a tensor      ->   whether it has one
@@ -105,7 +105,7 @@ def _items(b: Builder, value: Value) -> list[Item]:
 
 
 def _mapped(b: Builder, node: Node, index: int) -> list[Item]:
-    """What a SequenceMap makes of each tensor of its sequences; what is no sequence every iteration gets whole."""
+    """The result of a SequenceMap for each tensor; other inputs than sequences are passed unchanged."""
     inputs = [input_of(node, k) for k in range(len(node.inputs))]
     rows = [_items(b, v) if k == 0 or not b.dtype(v) else v for k, v in enumerate(inputs)]
     length = len(rows[0]) if isinstance(rows[0], list) else 0

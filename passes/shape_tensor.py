@@ -1,4 +1,4 @@
-"""Compute shapes, pads and the like in vectors alone.
+"""Compute shapes, pads and the like with vectors only.
 
 Why       Up to 8.4 a tensor from which TensorRT computes a shape has one dimension at most: `IShuffleLayer applied to
           shape tensor must have 0 or 1 reshape dimensions`. TorchScript turns the pads of torch.nn.functional.pad
@@ -160,7 +160,7 @@ class _Elements(Elements):
         return parts[0] if len(parts) == 1 else self.b.Concat(*parts, axis=0)
 
     def _source(self, numbered: tuple[int, Element]) -> Any:
-        """What neighbours have in common that stand in one part: they are numbers, or of one vector."""
+        """What neighbours have in common that are in one part: they are numbers, or of one vector."""
         k, element = numbered
         if isinstance(element, int):
             return None

@@ -1,4 +1,4 @@
-"""Give a Scan without state a state that nobody reads.
+"""Add an unused state to a Scan without state.
 
 Why       A Scan without state maps a function over a sequence. Every TensorRT that has Scan refuses it: its importer
           takes the number of iterations from the first state (stateVars.at(0)).
@@ -21,7 +21,7 @@ STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is re
 
 @rule(
     op.Scan(...),
-    stage=Stage.CLEAN,  # so that the types in the body are known behind it
+    stage=Stage.CLEAN,  # so that the types in the body are known after it
     targets=lambda target: target.imports("Scan"),
     cures=True,
 )

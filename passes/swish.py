@@ -21,7 +21,7 @@ x, beta = var("x"), const("beta")
 @rule(x * op.Sigmoid(x * beta | x), stage=Stage.FUSE)
 def fuse(b, x, beta=None):
     require_op(b, "Swish", x)
-    require(beta is None or (beta.size == 1 and fits(b, x, beta.shape)), "beta is no single number")
+    require(beta is None or (beta.size == 1 and fits(b, x, beta.shape)), "beta is not a single number")
     return b.Swish(x, alpha=1.0 if beta is None else float(beta.reshape(())))
 
 
@@ -39,7 +39,7 @@ def fuse_quotient(b, x):
 
 @rule(x / (op.Exp(op.Neg(x * beta) | x * beta) + 1), stage=Stage.FUSE)
 def fuse_quotient_scaled(b, x, beta):
-    require(beta.ndim == 0, "beta is no single number")
+    require(beta.ndim == 0, "beta is not a single number")
     require_op(b, "Sigmoid", x)
     negated = b.root.inputs[1].producer
     exp = next(v.producer for v in negated.inputs if v.producer is not None and v.producer.key == "Exp")

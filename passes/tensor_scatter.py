@@ -2,8 +2,8 @@
 
 Why       ONNX writes new keys and values into a cache with it from opset 24 on. TensorRT-RTX 1.7.1 takes caches of four
           dimensions alone, and refuses the mode circular; other releases have no importer.
-Rewrites  TensorScatter(cache, update, first)  ->  ScatterElements(cache, first + 0, 1, ..., update), the places modulo
-          the size of the cache where the mode is circular
+Rewrites  TensorScatter(cache, update, first)  ->  ScatterElements(cache, first + 0, 1, ..., update), the positions
+          modulo the size of the cache where the mode is circular
 Exact     Bit for bit.
 Price     A cache of [1,8,1024,64] and 16 new rows, ONNX Runtime on one thread: 5 nodes, 0.09 ms next to 0.06.
 """

@@ -2,7 +2,7 @@
 
 Why       Up to 8.4 TensorRT does not read `largest` of TopK: it returns the largest, silently wrong. torch.topk with
           largest=False and torch.sort export it: nearest neighbours, k-means, routing.
-          No TensorRT takes a K above 3,840, which sorting exports, and none up to 8.5 integers.
+          No TensorRT supports a K above 3,840, which sorting exports, and none up to 8.5 integers.
 Rewrites  values, indices = TopK<largest = 0>(x, k)  ->  indices of TopK(-x, k), values = GatherElements(x, indices)
           TopK with K above 3,840, or of integers up to 8.5  ->  how many elements come before each one, in blocks;
           ScatterElements puts each element's position there, Slice takes K of them, GatherElements the values
@@ -82,7 +82,7 @@ def _by_rank(b: Builder, x: Value) -> Value:
 
 
 def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Value:
-    """How many of a block of elements come before each element: the larger ones, and equal ones that stand before."""
+    """How many of a block of elements come before each element: the larger ones, and equal ones that are before."""
     rank, size = b.rank(row) or 0, math.prod(d for d in (b.shape(row) or ())[-1:] if isinstance(d, int))
     block = b.Unsqueeze(b.Slice(row, [start], [start + count], [rank - 1]), axes=[rank - 1])
     numbers = np.arange(size, dtype=np.float32)

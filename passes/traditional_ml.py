@@ -1,6 +1,6 @@
 """Write the operators of ai.onnx.ml that are arithmetic in ONNX's own.
 
-Why       skl2onnx puts them in front of a network, or behind it: scaling, filling gaps, choosing columns, encoding
+Why       skl2onnx puts them before a network, or after it: scaling, filling gaps, choosing columns, encoding
           classes. TensorRT has none of the domain.
 Rewrites  Scaler                     ->  (x - offset) * scale
           Normalizer                 ->  x divided by the sum of |x|, the root of the sum of squares, or the largest x
@@ -8,7 +8,7 @@ Rewrites  Scaler                     ->  (x - offset) * scale
           Binarizer                  ->  x > threshold
           FeatureVectorizer          ->  Concat
           ArrayFeatureExtractor      ->  Gather
-          LinearRegressor            ->  MatMul, Add and what stands behind them
+          LinearRegressor            ->  MatMul, Add and what follows them
           LinearClassifier           ->  the same, and ArgMax for the classes
           OneHotEncoder              ->  x = one of the classes
           LabelEncoder               ->  the sum of the values of the keys that x is equal to, else the default
@@ -134,7 +134,7 @@ def one_hot_encoder(b, x):
 @rule(op.LabelEncoder(x, domain=ML), stage=Stage.LOWER, strategy="decompose")
 def label_encoder(b, x):
     keys, values, other = _table(b)
-    require(len(set(keys.tolist())) == keys.size == values.size, "a key stands there twice, or without a value")
+    require(len(set(keys.tolist())) == keys.size == values.size, "a key is there twice, or without a value")
     require(keys.size <= MOST_KEYS, f"it has more than {MOST_KEYS} keys")
     require(not np.isnan(keys.astype(np.float64)).any(), "one of its keys is NaN")
     rank = b.known_rank(x)
@@ -169,7 +169,7 @@ def _column(b: Builder, what: str) -> np.ndarray:
 def _products(b: Builder, x: Value, rows: int) -> Value:
     """x times each row of the coefficients, and the intercepts: [N, rows]."""
     coefficients, intercepts = _numbers(b, "coefficients"), _numbers(b, "intercepts")
-    require(b.rank(x) == 2, "its input is no matrix")
+    require(b.rank(x) == 2, "its input is not a matrix")
     require(coefficients.size and coefficients.size % rows == 0, "its coefficients are not so many rows")
     y: Value = b.MatMul(typed(b, x, FLOAT), np.ascontiguousarray(coefficients.reshape(rows, -1).T))
     return b.Add(y, intercepts) if intercepts.size else y
@@ -192,4 +192,4 @@ def _require_opset(b: Builder) -> None:
 
 def _require_columns(b: Builder, x: Value, count: int) -> None:
     """Decline where numbers for each column meet what is neither a row nor rows."""
-    require(count == 1 or b.rank(x) in (1, 2), "its numbers are those of columns, and its input is no matrix")
+    require(count == 1 or b.rank(x) in (1, 2), "its numbers are those of columns, and its input is not a matrix")

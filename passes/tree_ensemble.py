@@ -1,7 +1,7 @@
 """Walk the trees of ai.onnx.ml through all levels at once.
 
 Why       skl2onnx, hummingbird and the converters of XGBoost, LightGBM and CatBoost write forests as one node, often
-          with networks before or behind it. TensorRT has none of the domain.
+          with networks before or after it. TensorRT has none of the domain.
 Rewrites  TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier  ->  a step for each level, by which all trees
           go on to a child, [N, trees]: a Gather for the feature, GatherElements for its number, a comparison, a Where
           between the children. A leaf is its own child. Then a Gather of the weights and a ReduceSum over the trees.
@@ -143,7 +143,7 @@ def _covers(b: Builder, count: int) -> bool:
 def _scores(b: Builder, x: Value, forest: Forest, aggregate: str) -> Value:
     """[N, targets]: what the leaves add up to."""
     require(b.opset >= EARLIEST, f"the model's opset is below {EARLIEST}, and has no GatherElements")
-    require(b.rank(x) == 2, "its input is no matrix")
+    require(b.rank(x) == 2, "its input is not a matrix")
     one = forest.weights.shape[1] == 1
     require(one or aggregate in ("SUM", "AVERAGE"), f"its aggregate is {aggregate} of several targets")
     kind = b.dtype(x)
@@ -307,5 +307,5 @@ def _tracks(b: Builder, inner: int, count: int) -> np.ndarray:
 
 
 def _longer(array: np.ndarray, length: int) -> np.ndarray:
-    """With zeros, for the leaves, behind it."""
+    """With zeros, for the leaves, after it."""
     return np.concatenate([array, np.zeros(length - len(array), array.dtype)])

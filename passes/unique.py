@@ -1,6 +1,6 @@
 """Write Unique as comparisons of all elements with each other.
 
-Why       No TensorRT has Unique. torch.unique exports it: the classes and the pictures that a detector found, the nodes
+Why       No TensorRT has Unique. torch.unique exports it: the classes and the images that a detector found, the nodes
           of a graph, the clusters of points.
 Rewrites  Unique(x)  ->  each element gets the number of its value: how many values come before it. These are the ones
           that occur first before its own does, or with sorted = 1 the smaller ones. The elements with one number say
@@ -91,7 +91,7 @@ def _require_small(shape: Sequence[int | str | None], axis: int | None) -> int |
 
 
 def _rows(b: Builder, x: Value, axis: int | None) -> Value:
-    """What is compared: a vector of elements, or a row for each place along the axis."""
+    """What is compared: a vector of elements, or a row for each position along the axis."""
     rank = b.rank(x) or 0
     made: Value = x
     if axis is None and rank != 1:

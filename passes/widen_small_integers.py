@@ -1,4 +1,4 @@
-"""Carry integers of 8 and 16 bits, and unsigned ones of 32, in a type that TensorRT computes with.
+"""Store integers of 8 and 16 bits, and unsigned ones of 32, in a type that TensorRT computes with.
 
 Why       TensorRT has uint8 as the type of inputs and outputs alone, from 8.5 on, and reads it by Cast. It has no type
           of 16 bits and no unsigned one of 32. Models of images begin with uint8 pixels that are transposed, cut or
@@ -8,11 +8,11 @@ Rewrites  op(x of uint8)                          ->  Cast<uint8>(op(Cast<int32>
           Cast<T>(Cast<uint8>(x)), x of 0 to 255  ->  Cast<T>(x)
           the same of int16 and uint16 modulo 65536; of uint32 in int64 modulo 2^32
 Exact     Bit for bit, where ONNX says what comes out: what a float beyond the type's range becomes it does not say.
-Price     A Cast before and behind, two nodes more for Add, Sub and Mul. In ONNX Runtime on one thread: Transpose of
+Price     A Cast before and after, two nodes more for Add, Sub and Mul. In ONNX Runtime on one thread: Transpose of
           [1,224,224,3] 0.06 ms next to 0.05, Add of [64,512] 0.13 next to 0.005.
 
 It is done for operators that move numbers about, for arithmetic, comparisons and bits. MaxPool, DepthToSpace,
-SpaceToDepth and Resize are carried in fp32: what Resize interpolates is cut off, as ONNX Runtime does it. Of a type
+SpaceToDepth and Resize are stored in fp32: what Resize interpolates is cut off, as ONNX Runtime does it. Of a type
 that the target does not read, an input of the model stays what it is, and with it all of that type:
 --allow-narrowing makes it int32, and uint32 int64.
 """
@@ -61,7 +61,7 @@ def carry(editor):
         if node.key == "Resize" and node.attr("mode") != "nearest" and not _is_cut_off(model, node):
             continue  # it computes, and rounds in a way of its own
         if node.key.startswith("Scatter") and node.attr("reduction") in ("add", "mul"):
-            continue  # how many numbers meet in one place is not known
+            continue  # how many numbers meet in one position is not known
         if node.key == "Cast" and node.attr("to") not in CARRIERS:
             changed |= _read_behind(editor, node)
         elif (why := target.why_unsupported(node)) is None or why.kind is Kind.OPSET:
@@ -76,7 +76,7 @@ def carry(editor):
 
 
 def _read_behind(editor: Editor, node: Node) -> bool:
-    """Have a Cast read what a Cast to a small type in front of it reads, where that changes nothing."""
+    """Have a Cast read what a Cast to a small type before it reads, where that changes nothing."""
     b, source = editor.builder(node), node.inputs[0]
     carrier = None if source is None else _carrier(editor, b, source)
     if carrier is None:
@@ -87,7 +87,7 @@ def _read_behind(editor: Editor, node: Node) -> bool:
 
 
 def _wrapped(editor: Editor, node: Node) -> bool:
-    """Have a Cast to a small type read whole numbers of its range."""
+    """Have a Cast to a small type read integers of its range."""
     b, source, kind = editor.builder(node), node.inputs[0], node.attr("to")
     if source is None or node.outputs[0] is None or _carrier(editor, b, node.outputs[0]) is not None:
         b.undo()
@@ -128,7 +128,7 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
 
 
 def _shifted(editor: Editor, b: Builder, node: Node, kind: int, x: Value | None) -> Value | None:
-    """A shift by known places, which is a product or a quotient; None where they are not known."""
+    """A shift by known positions, which is a product or a quotient; None where they are not known."""
     places = None if node.inputs[1] is None else editor.model.constant(node.inputs[1])
     width = _limits(kind)[1].bit_length()
     if places is None or x is None or (places >= width).any():
@@ -139,8 +139,8 @@ def _shifted(editor: Editor, b: Builder, node: Node, kind: int, x: Value | None)
 
 
 def _is_cut_off(model: Model, node: Node) -> bool:
-    """Whether ONNX Runtime's kernel interpolates pictures of uint8 in fp32, and leaves the fraction out: it has others
-    for pictures with their channels last and with antialias."""
+    """Whether ONNX Runtime's kernel interpolates images of uint8 in fp32, and leaves the fraction out: it has others
+    for images with their channels last and with antialias."""
     given, found = (None if v is None else model.shape(v) for v in (node.inputs[0], node.outputs[0]))
     if given is None or found is None or len(given) != 4 or given[1] is None or given[1] != found[1]:
         return False

@@ -97,7 +97,7 @@ def export(sample: Sample, torchscript: Sequence[int], dynamo: Sequence[int]) ->
         dynamo: opsets for the exporter on torch.export (`dynamo=True`).
 
     Raises:
-        SystemExit: a model computes something else than torch does, or carries a path of this machine.
+        SystemExit: a model computes something else than torch does, or has a path of this machine.
     """
     parser = argparse.ArgumentParser(description=f"Make the models of the sample {sample.name} again.")
     beside = Path(inspect.getfile(type(sample.network))).parent

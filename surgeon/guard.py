@@ -1,5 +1,5 @@
 """A second process that watches the program's own: onnx and ONNX Runtime crash on some models, and others take all
-memory that there is. It says so in a sentence, where a shell would say "Segmentation fault" and a machine stand still.
+memory that there is. It says so in a sentence, where a shell would say "Segmentation fault" and a machine freeze.
 
 A program that crashes is begun once more, with each run of a model in a process of its own: the same crash then ends
 one run alone.

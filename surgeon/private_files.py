@@ -27,8 +27,8 @@ from surgeon.errors import SurgeonError
 HAS_OWNERS = os.name == "posix"
 MOST_LINKS = 40  # on the way to a folder, as Linux has it
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# A file that is opened is no link, and a pipe in its place does not block. Windows has none of the flags, and needs the
-# last one to keep the bytes as they are.
+# A file that is opened is not a link, and a pipe in its place does not block. Windows has none of the flags, and needs
+# the last one to keep the bytes as they are.
 SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 

@@ -1,11 +1,11 @@
 """Blocks of code in a page: each is run in a folder of its own, or says why not.
 
     <!-- files: model.onnx=samples/ssd_l2norm/ssd_l2norm_ts_op13.onnx -->   what the page's folder holds
-    <!-- not run: it needs a GPU -->                                        in front of a block that is not run
+    <!-- not run: it needs a GPU -->                                        before a block that is not run
 
-A `console` block has commands behind `$`, and what they print, which is compared. `# exit status N` stands behind the
-output where N is not 0. Of a `sh` block each line is run, and must end with 0, or as `# exit status N` behind it says.
-A `python` block is run as it stands. Seconds and sizes are not compared; an error may be up to ten times what the page
+A `console` block has commands after `$`, and what they print, which is compared. `# exit status N` follows the
+output where N is not 0. Of a `sh` block each line is run, and must end with 0, or as `# exit status N` after it says.
+A `python` block is run as it is. Seconds and sizes are not compared; an error may be up to ten times what the page
 says, never more.
 """
 
@@ -85,7 +85,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints; a line behind it says with which status it ended, where that is not 0."""
+    """What a command prints; a line after it says with which status it ended, where that is not 0."""
     done = _shell(command, folder)
     return PROGRESS.sub("", done.stdout) + (f"# exit status {done.returncode}\n" if done.returncode else "")
 

@@ -323,7 +323,7 @@ def _model_edits(model: ModelProto) -> Iterator[Edit]:
 
 
 def _read_outside(model: ModelProto, name: str) -> None:
-    """Behind a node of its own, whose output has the type that is found for the tensor."""
+    """After a node of its own, whose output has the type that is found for the tensor."""
     inferred = onnx.shape_inference.infer_shapes(model)
     types = {v.name: v.type for v in inferred.graph.value_info}
     if name in types:

@@ -7,7 +7,7 @@
 after the other.
 
 They run as in a process of their own: in a folder, with an environment, and with standard output and error as files, so
-that what a library written in C prints is there as well. Nothing of it is left behind. test_processes.py starts each
+that what a library written in C prints is there as well. Nothing of it is superseded. test_processes.py starts each
 command in a real process.
 """
 
@@ -185,7 +185,7 @@ def _streams(out: IO[bytes], err: IO[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept(argv: list[str], cwd: Path, env: Mapping[str, str] | None, imports: str | None) -> Iterator[None]:
-    """What belongs to a process is as one finds it, and behind it as it was before."""
+    """What belongs to a process is as one finds it, and after it as it was before."""
     passes()  # surgeon's own say what nodes mean once, while they are imported
     here, variables, meanings = os.getcwd(), dict(os.environ), dict(meaning._meanings)
     words, path, modules = sys.argv, list(sys.path), set(sys.modules)

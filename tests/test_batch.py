@@ -49,7 +49,7 @@ def written(out: Path) -> dict[str, bytes]:
 
 
 def heed_interrupts() -> None:
-    """A shell starts what runs behind it deaf to Ctrl-C, and so all that comes from there, this test among them."""
+    """A shell starts what runs after it deaf to Ctrl-C, and so all that comes from there, this test among them."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -81,7 +81,7 @@ def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_a_batch_inside_a_clone_runs_the_installed_surgeon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder `surgeon` where the user stands is not what runs."""
+    """A folder `surgeon` where the user is is not what runs."""
     source = models(tmp_path / "in", 1)
     (tmp_path / "surgeon").mkdir()
     (tmp_path / "surgeon" / "__init__.py").write_text("raise ImportError('the folder of the clone')")
@@ -237,7 +237,7 @@ def test_what_a_batch_found_for_machines(form: str, tmp_path: Path, capsys: Capt
         (["in", "in/a.onnx", "-o", "out/"], "would both be written to"),
         (["in", "-o", "out/", "--check"], "--check is for one model"),
         (["in", "-o", "out/", "--jobs", "0"], "1 at least"),
-        (["in", "-o", "in"], "stands in 'in'"),
+        (["in", "-o", "in"], "is in 'in'"),
         (["empty", "-o", "out/"], "there is no .onnx file in empty"),
         (["no.onnx", "-o", "out/"], "there is no file 'no.onnx'"),
     ],

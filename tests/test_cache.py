@@ -1,4 +1,4 @@
-"""The file of proofs: what is taken from it, what is not, and what is no error."""
+"""The file of proofs: what is taken from it, what is not, and what is not an error."""
 
 from __future__ import annotations
 

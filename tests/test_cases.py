@@ -59,7 +59,7 @@ def test_case(path: Path) -> None:
     assert not why, why
     again = surgeon.rewrite(result.model, **case.options)
     assert not again.report.applied, f"a second run applied {again.report.applied}"
-    assert not [d for d in again.report.declined if "already as short" in d.why], "what surgeon wrote is no news"
+    assert not [d for d in again.report.declined if "already as short" in d.why], "what surgeon wrote is not news"
     assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
 
 

@@ -37,7 +37,7 @@ COLUMNS = ("8.4", "10.9", "rtx", "plugin")
 PLUGINS = {p.name: "plugin" for p in registry.passes() if "plugin" in p.strategies}
 
 BECOMES = "becomes"  # a positive: the files spell it in several ways, or not at its best
-BEST = "is the best form"  # a positive that the exporter already wrote as the target takes it
+BEST = "is the best form"  # a positive that the exporter already wrote as the target supports it
 STAYS = "stays"  # a look-alike
 
 
@@ -93,7 +93,7 @@ def norm(mode: str, epsilon: float, axis: str, weight: int = 0) -> Form:
 
 
 def instance(epsilon: float, scaled: str = "Mul Add", half: bool = False, fused: str = "") -> Form:
-    """An instance normalisation; `scaled` is what 8.4 computes behind it. `fused`: an attribute of the plugin."""
+    """An instance normalisation; `scaled` is what 8.4 computes after it. `fused`: an attribute of the plugin."""
     chain = f"ReduceMean Sub Mul ReduceMean Add={epsilon:g} Sqrt Div {scaled}" + (" Cast Cast" if half else "")
     node = f"InstanceNormalization:epsilon={epsilon:g}"
     return Form(chain, node, node, f"SurgeonInstanceNorm:epsilon={epsilon:g}{fused}")
@@ -213,7 +213,7 @@ TABLE = [
     becomes("l2_einsum_norm", "L2-u", norm("add_norm", 0, "1|-1")),
     becomes("cosine_similarity", "L2-w: two norms, a product, a sum", norm("max_norm", 1e-8, "1|-1") * 2 + same("Mul ReduceSum"), "dynamo dynamo_noopt"),
     stays(
-        "cosine_similarity", "L2-w as TorchScript has it: the floor is on the product of the norms, which is no floor on either",
+        "cosine_similarity", "L2-w as TorchScript has it: the floor is on the product of the norms, which is not a floor on either",
         "Mul ReduceSum Mul ReduceSum Mul ReduceSum Mul Sqrt Max=1e-8 Div", "", "ts",
     ),
     becomes("l2_arcface_head", "L2-x: the weight's norm is computed, and its Transpose", norm("max_norm", 1e-12, "1") + same("MatMul")),
@@ -265,10 +265,10 @@ TABLE = [
     becomes("IN_batch4", "IN-a", instance(1e-5)),
     becomes("InstanceNorm2d_track_running", "IN-c: a batch normalisation", same("BatchNormalization:epsilon=1e-5")),
     becomes("IN_functional_weight_input", "IN-e: scale and bias are inputs", instance(1e-5, "Reshape Reshape Mul Add")),
-    becomes("IN_SPADE", "IN-f: the maps stay behind it", instance(1e-5, "") + same("Add Mul Add")),
+    becomes("IN_SPADE", "IN-f: the maps stay after it", instance(1e-5, "") + same("Add Mul Add")),
     becomes("IN_var_unbiased_false", "IN-g", instance(1e-5)),
     becomes(
-        "instance_norm_manual_AdaIN", "IN-h: Bessel's correction over 36 elements; the style's own statistics are no norm",
+        "instance_norm_manual_AdaIN", "IN-h: Bessel's correction over 36 elements; the style's own statistics are not a norm",
         instance(1e-5 * 35 / 36, "Mul") + same(f"Reshape {COUNTED} Add ReduceMean Reshape Sqrt Reshape Mul Add"),
     ),
     becomes(
@@ -278,7 +278,7 @@ TABLE = [
         "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same(f"Reshape {COUNTED} Add Reshape ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo_noopt"
     ),
     becomes("IN_via_batchnorm_reshape", "IN-l: a batch normalisation in training mode over [1, N C]", instance(1e-5)),
-    # Its other half is normalised over [1,2,3], which is no instance normalisation; rho is taken into the scale.
+    # Its other half is normalised over [1,2,3], which is not an instance normalisation; rho is taken into the scale.
     becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same(f"ReduceMean {COUNTED} Sub Add Sqrt Div Sub Mul Add Mul Add")),
     becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same("ReduceMean Sub Mul ReduceMean Mul Div Reshape Add Sqrt Div Mul Add Mul Add"), "dynamo"),
     becomes(
@@ -293,37 +293,37 @@ TABLE = [
             becomes(module, "IN-o: GlobalAveragePool for the means", instance(1e-3), "tf2onnx_nchw"),
         )
     ),
-    becomes("tfa_instance_norm_addons", "IN-q: 8.4 has no layer, so the chain is shortened where it stands", turned(1e-3, f"Shape Cast Cast Reshape Reshape {statistics(1e-3)}")),
+    becomes("tfa_instance_norm_addons", "IN-q: 8.4 has no layer, so the chain is shortened where it is", turned(1e-3, f"Shape Cast Cast Reshape Reshape {statistics(1e-3)}")),
     becomes("tfa_instance_norm_addons", "IN-q", instance(1e-3), "tf2onnx_nchw"),
     becomes("instancenorm_in_if", "IN-t: the If on the rank is known", instance(1e-5)),
     becomes(
-        "fast_neural_style_block", "IN-a behind a padded convolution; the plugin takes the Relu as a slope of 0",
+        "fast_neural_style_block", "IN-a after a padded convolution; the plugin takes the Relu as a slope of 0",
         same("Conv") + pad("reflect", "0,0,1,1,0,0,1,1")
         + Form(f"{statistics(1e-5)} Relu", *["InstanceNormalization:epsilon=1e-5 Relu"] * 2, "SurgeonInstanceNorm:epsilon=1e-5:slope=0"),
     ),
-    becomes("batchnorm2d_train_mode", "training mode, which no TensorRT takes: batch statistics, and no instance normalisation", same(statistics(1e-5)), "ts"),
+    becomes("batchnorm2d_train_mode", "training mode, which no TensorRT supports: batch statistics, and no instance normalisation", same(statistics(1e-5)), "ts"),
     Row(
         "batchnorm2d_train_mode", "dynamo", STAYS, "training mode: the batch is normalised over",
         same("ReduceMean ReduceMean Sub Mul ReduceMean BatchNormalization:epsilon=1e-5"), "it normalises over the batch",
     ),
     # Group and layer normalisation: docs/patterns.md section 3.3
     becomes("GroupNorm", "GN-a, GN-b: Reshape, instance normalisation, Reshape, scale and shift is the best form below opset 21", group(1e-5)),
-    becomes("GroupNorm", "GN-a, its scale and shift behind an Unsqueeze each", group(1e-5) + WEIGHTS_BY_UNSQUEEZE, "ts_nofold"),
+    becomes("GroupNorm", "GN-a, its scale and shift after an Unsqueeze each", group(1e-5) + WEIGHTS_BY_UNSQUEEZE, "ts_nofold"),
     becomes("GroupNorm", "GN-c", group(1e-5).but("GroupNormalization:epsilon=1e-5"), "dynamo21"),
     becomes("GroupNorm_1d_wav2vec", "GN-a to GN-c with as many groups as channels: an instance normalisation", instance(1e-5)),
     becomes("fp16_GroupNorm", "GN-a, GN-b", group(1e-5, half=True)),
-    becomes("fp16_GroupNorm", "GN-a, its scale and shift behind an Unsqueeze each", group(1e-5, half=True) + WEIGHTS_BY_UNSQUEEZE, "ts_nofold"),
+    becomes("fp16_GroupNorm", "GN-a, its scale and shift after an Unsqueeze each", group(1e-5, half=True) + WEIGHTS_BY_UNSQUEEZE, "ts_nofold"),
     becomes("fp16_GroupNorm", "GN-c", group(1e-5, half=True).but("GroupNormalization:epsilon=1e-5"), "dynamo21 dynamo_noopt21"),
     becomes(
-        "keras_GroupNormalization", "GN-d, IN-r: 8.4 has no layer, so the chain is shortened where it stands",
+        "keras_GroupNormalization", "GN-d, IN-r: 8.4 has no layer, so the chain is shortened where it is",
         turned(1e-3, f"Shape Cast Slice Concat Cast Reshape Reshape {statistics(1e-3, '')}", groups=True),
     ),
     becomes("keras_GroupNormalization", "GN-d, IN-r", group(1e-3, ""), "tf2onnx_nchw"),
     becomes("LayerNorm", "LN-b", layer(1e-5)),
     is_best("LayerNorm", "LN-a: no operator below opset 17", same("ReduceMean Sub Pow ReduceMean Add=1e-5 Sqrt Div Mul Add"), "ts11 ts13"),
-    is_best("LayerNorm2d_convnext", "LN-c: no ONNX operator normalises over the channels in front", same("ReduceMean Sub Pow ReduceMean Add=1e-6 Sqrt Div Mul Add")),
+    is_best("LayerNorm2d_convnext", "LN-c: no ONNX operator normalises over the channels before", same("ReduceMean Sub Pow ReduceMean Add=1e-6 Sqrt Div Mul Add")),
     is_best(
-        "LayerNorm2d_convnext", "LN-c, constants behind Unsqueeze",
+        "LayerNorm2d_convnext", "LN-c, constants after Unsqueeze",
         same("ReduceMean Sub Pow ReduceMean Add=1e-6 Sqrt Div Unsqueeze Unsqueeze Mul Unsqueeze Unsqueeze Add"), "ts_nofold",
     ),
     becomes("LayerNorm2d_convnext", "LN-c, the mean twice", same(statistics(1e-6)), "dynamo_noopt"),
@@ -413,9 +413,9 @@ TABLE = [
     is_best("tf_gelu_approx", "no operator below opset 20", UNCHANGED_FORM),
     is_best("QuickGELU", "no operator below opset 24", UNCHANGED_FORM),
     is_best("swish_beta_param", "no operator below opset 24", UNCHANGED_FORM),
-    becomes("tf_gelu", "tf2onnx's Erfc is no operator of ONNX", same("Div Erf Add Mul Mul")),
-    becomes("tf_swish", "a factor of 1 in front of the Sigmoid", same("Sigmoid Mul")),
-    becomes("tf_swish", "a factor of 1 in front of the Sigmoid", same("Sigmoid Mul Transpose"), "tf2onnx_nchw"),
+    becomes("tf_gelu", "tf2onnx's Erfc is not an ONNX operator", same("Div Erf Add Mul Mul")),
+    becomes("tf_swish", "a factor of 1 before the Sigmoid", same("Sigmoid Mul")),
+    becomes("tf_swish", "a factor of 1 before the Sigmoid", same("Sigmoid Mul Transpose"), "tf2onnx_nchw"),
     is_best("Hardswish", "HardSwish from opset 14 on", same("HardSwish")),
     is_best("Hardswish", "no operator below opset 14", same("HardSigmoid:alpha=0.16666667 Mul"), "ts11"),
     is_best("Hardsigmoid", "", same("HardSigmoid:alpha=0.16666667")),

@@ -67,7 +67,7 @@ def test_a_plugin_of_somebody_else_is_not_known() -> None:
     ((node, why),) = unknown(PLUGIN)
     assert node == "mine" and why.startswith("a plugin: ")
     assert unknown(PLUGIN.replace("Mine", "InstanceNormalization_TRT")) == []
-    assert unknown(PLUGIN, "rtx") == []  # it has no plugins: there the node is not taken
+    assert unknown(PLUGIN, "rtx") == []  # it has no plugins: there the node is unsupported
 
 
 COUNTED = """(bool[6] mask, float[6,4] x, float[4,4] w) => (float[n,4] y) {

@@ -115,7 +115,7 @@ def test_the_action(folder: Path, environment: dict[str, str]) -> None:
     step = action["runs"]["steps"][-1]
     given = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
     given |= {"models": "*.onnx", "target": "8.4", "options": "--strict --skip fold"}
-    for name in ("--passes=evil.onnx", "evil.onnx"):  # a checkout chooses its names: they are no options
+    for name in ("--passes=evil.onnx", "evil.onnx"):  # a checkout chooses its names: they are not options
         (folder / name).mkdir()
     (folder / "evil.onnx" / "evil.py").write_text("raise SystemExit(9)")
     values = {key: given[text.split("inputs.")[1].split()[0]] for key, text in step["env"].items()}

@@ -1,4 +1,4 @@
-"""int64 constants that a parser cuts to int32: what is said of a node holds, when the constants are cut."""
+"""int64 constants that a parser cuts to int32: what is known of a node holds, when the constants are cut."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_computes_something_else_is_said_or_mended(text: str, mended: str) 
     assert "which this parser cuts to" in found.why
     assert found.mended_by == mended
     assert not surgeon.check(model, target="9.0").untaken
-    if found.op != "Mul":  # ConstantOfShape: its attribute is no constant that `_cut` cuts
+    if found.op != "Mul":  # ConstantOfShape: its attribute is not a constant that `_cut` cuts
         assert not _agree(model, _cut(model))
     if mended:
         written = surgeon.rewrite(model, target="8.4").model

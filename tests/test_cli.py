@@ -399,7 +399,7 @@ def test_explain_a_node(tmp_path: Path, capsys: Captured) -> None:
     assert "h = Max(x, m)" in printed
     assert re.search(r"leaky-relu +larger +matched, and rewritten", printed)
     assert run("rewrite", source, "--target", "8.4", "--explain", "times", "--only", "leaky-relu") == 0
-    assert re.search(r"leaky-relu +larger +matched, and rewritten", capsys.readouterr().out), "the root stands below"
+    assert re.search(r"leaky-relu +larger +matched, and rewritten", capsys.readouterr().out), "the root is below"
     assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
 
 
@@ -410,7 +410,7 @@ def test_explain_says_what_was_missing(tmp_path: Path, capsys: Captured) -> None
 
 
 def test_explain_a_glob_and_what_came_before(tmp_path: Path, capsys: Captured) -> None:
-    """The node stays, and what it reads is folded: its own refusal is mended upstream."""
+    """The node stays, and what it reads is folded: its own refusal is fixed upstream."""
     assert run("rewrite", STYLE, "--target", "8.4", "--explain", "/layers/layers.[03]/pad/Pad") == 0
     printed = capsys.readouterr().out
     assert printed.count("= Pad(") == 2
@@ -470,7 +470,7 @@ def test_check_where_no_pass_mends(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_check_names_the_pass_that_mends_what_the_reason_names(capsys: Captured) -> None:
-    """Identity takes the Cast in front of Pad away; the tensor of two dimensions is further up."""
+    """Identity takes the Cast before Pad away; the tensor of two dimensions is further up."""
     file = Path(__file__).parent / "corpus" / "Pad_reflect_N_symbolic_input_pad__ts_op17.onnx"
     assert run("check", file, "--target", "8.4") == 1
     lines = capsys.readouterr().out.splitlines()
@@ -552,7 +552,7 @@ def test_compare_hands_over_to_polygraphy(tmp_path: Path, capsys: Captured) -> N
 
 
 def test_bisect_names_the_wrong_rewrite(tmp_path: Path, capsys: Captured) -> None:
-    """Two right rewrites and, behind the first of them, one that is wrong on purpose; nothing proved."""
+    """Two right rewrites and, after the first of them, one that is wrong on purpose; nothing proved."""
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}, float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
       [norm] n = InstanceNormalization <epsilon = 0.001> (x, s, b)

@@ -292,7 +292,7 @@ def test_the_models_themselves_come_first(tmp_path: Path, capsys: Captured) -> N
 
 
 class Optimised(Way):
-    """ONNX Runtime with its optimisations: it multiplies a Mul behind a Conv into the weights,
+    """ONNX Runtime with its optimisations: it multiplies a Mul after a Conv into the weights,
     where these can get lost."""
 
     title = "ONNX Runtime, optimised"

@@ -27,7 +27,7 @@ SHAPES = {
     "tf_pad_reflect_computed__tf2onnx_nchw": {"x": (1, 3, 21, 18)},
     "tf_pad_reflect_computed__tf2onnx_op": {"x": (1, 21, 18, 3)},
 }
-# Tf's Erfc is no ONNX operator: neither the checker nor ONNX Runtime takes these files.
+# Tf's Erfc is not an ONNX operator: neither the checker nor ONNX Runtime takes these files.
 INVALID = {row["file"] for row in INDEX if row["module"] == "tf_gelu"}
 
 

@@ -167,7 +167,7 @@ def test_fix_takes_the_options_of_a_file(tmp_path: Path, capsys: Captured, monke
 
 
 def test_fix_prints_what_was_declined_where_it_matters(tmp_path: Path, capsys: Captured) -> None:
-    """Where the target takes all, it is no news that a pass declined something; -v prints it all the same."""
+    """Where the target supports all, it is not news that a pass declined something; -v prints it all the same."""
     words = ("fix", ROOT / "samples/quantized_ocr/ocr_asymmetric.onnx", "--for", "8.4", "-o", tmp_path / "out.onnx")
     assert run(*words) == 0
     assert "declined" not in capsys.readouterr().out

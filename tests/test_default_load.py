@@ -34,7 +34,7 @@ def with_weights(text: str) -> onnx.ModelProto:
 
 
 def test_a_rewrite_behind_which_the_process_ends_is_undone(tmp_path: Path) -> None:
-    """ONNX Runtime 1.32 ends over a Transpose in front of a MatMul by weights in half precision."""
+    """ONNX Runtime 1.32 ends over a Transpose before a MatMul by weights in half precision."""
     after = with_weights(NEGATED.replace("a = Neg (t)  b = Neg (a)", "").replace("(b, w)", "(t, w)"))
     if Load(after).answer() != ENDS:
         pytest.skip("ONNX Runtime loads it")

@@ -1,4 +1,4 @@
-"""A fixed number of detections: the rows that count, the padding behind them, and what cannot have any."""
+"""A fixed number of detections: the rows that count, the padding after them, and what cannot have any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surgeon.app.cli import main
 from surgeon.pipeline.detections import Dependent
 from surgeon.proof.whole import prove_models
 
-# As YOLO is exported with its post-processing: picture, box, score and class of each detection; and the indices.
+# As YOLO is exported with its post-processing: image, box, score and class of each detection; and the indices.
 DETECTOR = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,20,7] pred) => (float[K,7] found, int64[K,3] indices)
 <int64[1] most = {4}, float[1] overlap = {0.5}, float[1] least = {0.1}, int64[1] zero = {0}, int64[1] four = {4},
  int64[1] seven = {7}, int64[1] two = {2}, int64[1] one = {1}, int64[2] ends = {0, 2}> {

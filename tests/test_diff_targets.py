@@ -1,4 +1,4 @@
-"""`surgeon diff-targets`: which nodes a new TensorRT takes, or takes no more, and which passes that needs."""
+"""`surgeon diff-targets`: which nodes a new TensorRT supports, or takes no more, and which passes that needs."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_skip_and_exclude() -> None:
 
 
 def test_what_reads_an_if_of_two_ranks_stays_where_its_rewrite_was_not_proved() -> None:
-    """The rewrite is called by the node behind the If."""
+    """The rewrite is called by the node after the If."""
     case = casefile.load(casefile.HERE / "if_branch_ranks" / "empty_branch.onnxtxt")
     found = [p for p in passes() if p.name == "if-branch-ranks"]
     before = ops(case.model)

@@ -29,7 +29,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system
 
 
 def model(folder: Path, name: str = "in.onnx", width: int = 3, external: bool = False) -> Path:
-    """A LeakyRelu of two nodes behind a multiplication with a weight."""
+    """A LeakyRelu of two nodes after a multiplication with a weight."""
     nodes = [("Mul", "x", "w", "h"), ("Mul", "h", "a", "m"), ("Max", "h", "m", "y")]
     graph = helper.make_graph(
         [helper.make_node(op, inputs, [out], name=f"the {out}") for op, *inputs, out in nodes],
@@ -61,7 +61,7 @@ def names(folder: Path) -> list[str]:
 
 
 @POSIX
-@pytest.mark.parametrize("most", [100, 1500], ids=["for the model", "for the report behind it"])
+@pytest.mark.parametrize("most", [100, 1500], ids=["for the model", "for the report after it"])
 def test_no_room_leaves_the_old_output(most: int, tmp_path: Path) -> None:
     """A limit on the size of files ends a write as a full disk does."""
     source, out = model(tmp_path), tmp_path / "out.onnx"
@@ -132,7 +132,7 @@ def test_an_interrupt_while_modules_are_imported(way: str, status: int, tmp_path
 
 
 def test_a_proof_needs_onnx_runtime(tmp_path: Path) -> None:
-    """One that does not load is no reason to leave every window alone."""
+    """One that does not load is not a reason to leave every window alone."""
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "onnxruntime.py").write_text("raise ImportError('no such library: libfoo.so')")
     computed = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
@@ -229,7 +229,7 @@ def test_a_dash_is_no_file(option: list[str], tmp_path: Path, capsys: pytest.Cap
     assert names(tmp_path) == ["in.onnx"] and not Path("-").exists()
 
 
-# ---- what is no file -------------------------------------------------------------------------------------------------
+# ---- what is not a file ----------------------------------------------------------------------------------------------
 
 
 @POSIX
@@ -259,7 +259,7 @@ def test_unusual_names(name: str, tmp_path: Path) -> None:
     assert program.surgeon("compare", "--no-trt", "--", source.name, out.name, cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are no text")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not text")
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     source, out = os.fsencode(model(tmp_path)), os.path.join(os.fsencode(tmp_path), b"caf\xe9")
     os.rename(source, out + b".onnx")
@@ -269,7 +269,7 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     assert sorted(os.listdir(os.fsencode(tmp_path))) == [b"caf\xe9.html", b"caf\xe9.onnx", b"caf\xe9.out.onnx"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are no text")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not text")
 @pytest.mark.parametrize(
     "words",
     [
@@ -290,7 +290,7 @@ def test_a_name_that_a_library_takes_for_no_text(words: list[str], tmp_path: Pat
     folder = (tmp_path / "ours").rename(tmp_path / "caf\udce9")
     done = program.surgeon(*words, cwd=folder)
     assert done.returncode == 2, done
-    assert "is no text in UTF-8" in done.stderr and "defect" not in done.stderr and "argument" not in done.stderr
+    assert "is not UTF-8" in done.stderr and "defect" not in done.stderr and "argument" not in done.stderr
     assert names(folder) == ["caf\udce9.onnx", "in.onnx", "weights.bin"]
 
 

@@ -1,4 +1,4 @@
-"""The HTML report: one page that stands alone, well formed, for 0 and for 2,000 rewrites."""
+"""The HTML report: one page that is alone, well formed, for 0 and for 2,000 rewrites."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def in_chromium(folder: Path, text: str, script: str, width: int) -> str:
 @pytest.mark.parametrize("width", [1600, 500])
 @pytest.mark.parametrize("count", [3, 500])
 def test_the_page_is_no_wider_than_its_window(tmp_path: Path, width: int, count: int) -> None:
-    """Wide tables and drawings scroll in their own boxes, and the summary stands in the first screen."""
+    """Wide tables and drawings scroll in their own boxes, and the summary is in the first screen."""
     result = surgeon.rewrite(norms(count), target="8.4", verify="none")
     page = render(result.report, precision=convert(result.model) if count == 3 else None)
     probe = (

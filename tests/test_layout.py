@@ -14,7 +14,7 @@ import pytest
 import surgeon
 
 ROOT = Path(__file__).resolve().parent.parent
-# Lower layers first: a module imports none of an upper one. What stands in one row is one layer.
+# Lower layers first: a module imports none of an upper one. What is in one row is one layer.
 LAYERS = (
     ("errors", "guard", "private_files", "report", "version", "verdict_text", "visible"),
     ("ir",),

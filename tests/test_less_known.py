@@ -19,7 +19,7 @@ import surgeon
 from surgeon.errors import ModelError
 
 FOLDERS = sorted({p.parent.name for p in casefile.paths()})
-HIDER = "nobody"  # a domain that nobody knows: behind its node neither type nor shape is known
+HIDER = "nobody"  # a domain that nobody knows: after its node neither type nor shape is known
 
 
 def without_ranks(case: Case) -> Iterator[ModelProto]:

@@ -1,4 +1,4 @@
-"""--allow-narrowing: types that a target lacks, carried in those that it has, and what that changes."""
+"""--allow-narrowing: types that a target lacks, stored in those that it has, and what that changes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_float64_becomes_fp32(text: str) -> None:
     assert TensorProto.DOUBLE not in types((*graph.input, *graph.output)) + [t.data_type for t in graph.initializer]
     assert 0 < carried(result) < 1e-6
     (told,) = result.report.warnings
-    assert told.startswith("float64 is carried in fp32; on drawn inputs the outputs differ by up to ")
+    assert told.startswith("float64 is stored in fp32; on drawn inputs the outputs differ by up to ")
 
 
 def test_float64_inside_becomes_fp32() -> None:
@@ -193,7 +193,7 @@ def test_uint8_is_an_input_from_8_5_on() -> None:
 
 def test_without_a_proof_nothing_is_measured() -> None:
     report = surgeon.rewrite(parsed(CANCELLING), target="rtx", allow_narrowing=True, verify="none").report
-    assert report.warnings == ["float64 is carried in fp32; what that changes was not measured"]
+    assert report.warnings == ["float64 is stored in fp32; what that changes was not measured"]
 
 
 @pytest.mark.parametrize(

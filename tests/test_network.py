@@ -679,7 +679,7 @@ FUNCTIONS = {
         <domain: "d", opset_import: ["" : 17, "d" : 1]> F (a) => (r) { r = d.G (a) }
         <domain: "d", opset_import: ["" : 17]> G <by: float = 0.25> (a) => (r) {
             r = LeakyRelu <alpha: float = @by> (a) }""",
-    "an attribute handed on": """{ y = d.F <by = 0.5> (x) }
+    "an attribute passed on": """{ y = d.F <by = 0.5> (x) }
         <domain: "d", opset_import: ["" : 17, "d" : 1]> F <by> (a) => (r) { r = d.G <be: float = @by> (a) }
         <domain: "d", opset_import: ["" : 17]> G <be> (a) => (r) { r = LeakyRelu <alpha: float = @be> (a) }""",
     "an attribute in a body": """{ t = Constant <value = bool {1}> () y = d.F <by = 0.5> (x, t) }

@@ -426,7 +426,7 @@ def test_the_order_of_the_passes_does_not_matter(order: list[str]) -> None:
 @pytest.mark.parametrize("library", ["surgeon", "stock"])
 @pytest.mark.parametrize("sizes", ["2,6,8", "2,6,4,5"])
 def test_a_layer_norm_without_weights_is_a_plugin_node_at_once(sizes: str, library: str) -> None:
-    """Its chain behind a Reshape was read as an instance normalisation by the second run, and became a plugin there."""
+    """Its chain after a Reshape was read as an instance normalisation by the second run, and became a plugin there."""
     over = sizes.split(",", 2)[2]
     ones = ", ".join(["1.0"] * int(np.prod([int(d) for d in over.split(",")])))
     proto = onnx.parser.parse_model(
@@ -511,7 +511,7 @@ BEHIND = {"Mul": {"one": 1.0, "ones": np.ones(6), "row": np.arange(1, 7)}, "Add"
 def test_what_stands_behind_a_norm_is_taken_in_at_once(
     norm: str, node: bool, behind: list[tuple[str, str]], target: str, strategy: dict[str, str]
 ) -> None:
-    """Neutral weights are gone in what is written: what stood behind them was taken for weights by the second run."""
+    """Neutral weights are gone in what is written: what was after them was taken for weights by the second run."""
     m = Spelled(23 if node else 17)
     require_opset(m.opset)
     if norm == "group-norm":
@@ -576,7 +576,7 @@ def test_a_factor_without_elements_is_no_crash() -> None:
 
 @pytest.mark.parametrize(("count", "fused"), [(6, True), (5, False)])
 def test_the_fast_variance_takes_no_other_count(count: int, fused: bool) -> None:
-    """E[x^2] - E[x]^2 where the first mean is over another count is no variance, whatever Bessel says."""
+    """E[x^2] - E[x]^2 where the first mean is over another count is not a variance, whatever Bessel says."""
     proto = written(
         f"(float[2,6] x) => (float[2,6] y) <float e = {{0.001}}, float k = {{{count}}}, int64[1] ax = {{1}}> {{"
         " m = ReduceMean <axes = [1], keepdims = 1> (x) d = Sub (x, m) q = Mul (x, x)"
@@ -602,7 +602,7 @@ def test_a_norm_of_an_unknown_type_is_left_alone() -> None:
 
 
 def test_a_reshape_to_its_own_shape_is_reported_by_nobody() -> None:
-    """A BatchNormalization between two Reshapes that change nothing folds no batch, which is no news."""
+    """A BatchNormalization between two Reshapes that change nothing folds no batch, which is not news."""
     m = Spelled(17)
     shape = np.asarray([2, 3, 4], np.int64)
     parameters = [np.ones(3, np.float32)] * 4

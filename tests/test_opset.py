@@ -282,7 +282,7 @@ def test_a_pooling_that_leaves_out_part_of_its_input_runs_at_the_older_opset(siz
         ir=9,
     )
     result = surgeon.rewrite(proto, target="8.4")
-    refused = (size, pad) == (7, "SAME_LOWER")  # padding in front alone, which 8.4 refuses of an AveragePool
+    refused = (size, pad) == (7, "SAME_LOWER")  # padding before alone, which 8.4 refuses of an AveragePool
     assert opset(result.model) == 17 and result.report.failed == refused
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 1, size, 9)).astype(np.float32)}
     np.testing.assert_array_equal(Runner(result.model).run(feeds)[0], Runner(proto).run(feeds)[0])

@@ -41,9 +41,9 @@ TARGETS = ("8.4", "10.9")
 PASSES = registry.passes()
 PLUGINS = {p.name: "plugin" for p in PASSES if "plugin" in p.strategies}
 
-# In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT takes that
+# In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT supports that
 # mode, over the tensor that the file has reshaped. With instance-norm beside it the same node is an instance
-# normalisation of the tensor in front of that Reshape, which the reductions no longer show.
+# normalisation of the tensor before that Reshape, which the reductions no longer show.
 #
 # Two passes are a last resort: they write out what no other pass took, over nodes that others would have read.
 ONE_WAY = {

@@ -16,7 +16,7 @@ MODELS = {
         "g (float[Q,3] x, float[Q,3] y) => (float[Q,3] a, float[Q,3] b) { a = Relu (x) b = Relu (y) }",
         [["x_0", 3], ["y_0", 3]],
     ),
-    "the batch and the sizes of a picture": (
+    "the batch and the sizes of an image": (
         "g (float[Q,3,Q,Q] x) => (float[Q,3,Q,Q] a) { a = Relu (x) }",
         [["x_0", 3, "x_2", "x_3"]],
     ),

@@ -360,7 +360,7 @@ LOOK_ALIKES = {
     "another axis": "{ a = Slice (x, zero, one, last) b = Expand (a, all) y = Concat <axis = 1> (b, x) }",
     "the first two columns": "{ a = Slice (x, one, two, at) b = Slice (x, zero, one, at) y = Concat <axis = 1> (b, a, "
     "x) }",
-    "behind, not in front": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (x, a) }",
+    "after, not before": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (x, a) }",
     "nothing in the middle": "{ a = Slice (x, zero, one, at) b = Slice (x, one, two, at)"
     " y = Concat <axis = 1> (a, b) }",
     "read elsewhere": "{ a = Slice (x, zero, one, at) y = Concat <axis = 1> (a, x) v = Relu (a) }",

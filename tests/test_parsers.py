@@ -1,7 +1,7 @@
 """What the real parser understands of nodes that it would misread, once they are rewritten;
 the network is evaluated here.
 
-TensorRT-RTX parses without a GPU. Each of these nodes is rejected or computed wrongly as it stands
+TensorRT-RTX parses without a GPU. Each of these nodes is rejected or computed wrongly as it is
 (tests/test_network.py).
 """
 

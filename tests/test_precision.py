@@ -369,7 +369,7 @@ def test_a_weight_read_in_both_types_is_stored_twice() -> None:
 
 
 def test_computed_constants_are_stored() -> None:
-    """weight_norm: g * v / ||v|| of constants is no work for run time, and no cast of a weight either."""
+    """weight_norm: g * v / ||v|| of constants is not work for run time, and no cast of a weight either."""
     model = with_weights(
         helpers.model(
             "(float[N,8] x) => (float[N,8] y) { n = ReduceL2 <axes = [1]> (v) u = Div (v, n) k = Mul (u, g) y = MatMul "
@@ -565,7 +565,7 @@ def test_keep_by_operator_node_and_pass() -> None:
 
 @pytest.mark.parametrize("target", ["10.3", "10.7"])
 def test_plugin_nodes_are_islands_and_keep_their_meaning(target: str) -> None:
-    """A file for 10.3 carries no functions, in which the comparison needs them all the same."""
+    """A file for 10.3 has no functions, in which the comparison needs them all the same."""
     inner = "n = ReduceL2 <axes = [1]> (a) f = Clip (n, eps) b = Div (a, f)"
     rewritten = surgeon.rewrite(
         between_layers(inner, eps=np.float32(1e-12)), target=target, plugins=["surgeon"], strategy={"l2-norm": "plugin"}
@@ -611,7 +611,7 @@ def test_data_takes_islands_away() -> None:
     model = between_layers("s = Mul (a, a) b = Exp (s)")
     small = [{"x": rng.uniform(0.5, 1, (4, 8)).astype(np.float32)}]
     assert {k.op for k in convert(model).kept} == {"Mul", "Exp", "MatMul"}, (
-        "the MatMul behind an Exp reads what has no bound"
+        "the MatMul after an Exp reads what has no bound"
     )
     assert not convert(
         with_weights(
@@ -736,7 +736,7 @@ def test_a_model_that_ends_onnx_runtime_is_written_otherwise() -> None:
 
 
 def test_an_identity_that_named_an_output_goes_with_the_name() -> None:
-    """It would be left in front of the cast, and a second run would take it away."""
+    """It would be left before the cast, and a second run would take it away."""
     text = "(float[N,8] x) => (float[N,8] y, float[N,8] z) { a = MatMul (x, w)  y = Identity (a)  z = MatMul (y, w) }"
     proto = surgeon.rewrite(with_weights(helpers.model(text), w=W), target="rtx").model
     first = convert(proto).model

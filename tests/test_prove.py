@@ -385,7 +385,7 @@ def test_what_equal_means() -> None:
     assert near(b.astype(np.float16), b).why
     assert near(b[:2], b).why
     assert near(arrays(np.nan, -2, 3), b).why
-    assert not near(arrays(7, -2, 3), arrays(np.nan, -2, 3)).why, "where the original is NaN anything may stand"
+    assert not near(arrays(7, -2, 3), arrays(np.nan, -2, 3)).why, "where the original is NaN anything may be"
     saturated = float(np.finfo(np.float32).max)
     step = float(np.nextafter(np.float32(0), np.float32(1)))
     assert not near(arrays(1003 * step, 0), arrays(1000 * step, 0)).why, "rounded to denormal numbers"
@@ -495,7 +495,7 @@ def test_what_is_added_beyond_the_rounding_of_the_exact_evaluation_is_found(
     ],
 )
 def test_a_jump_is_no_rounding(original: str, root: str, body: str, tmp_path: Path) -> None:
-    """exp(0) stands on the step, where the result moves by 1 if exp(0) does by anything."""
+    """exp(0) is on the step, where the result moves by 1 if exp(0) does by anything."""
     proto = of_type(original, np.float32)
     (undone,) = with_pass(tmp_path, root, body, proto).report.undone
     assert "on zero inputs" in undone.why
@@ -512,7 +512,7 @@ def test_a_jump_is_no_rounding(original: str, root: str, body: str, tmp_path: Pa
     ],
 )
 def test_the_rounding_of_an_evaluation_follows_its_nodes(body: str, x: float, beside: float) -> None:
-    """Two to four steps beside 1 where 1 is added, of its own where a number is computed, none where it is handed on,
+    """Two to four steps beside 1 where 1 is added, of its own where a number is computed, none where it is passed on,
     and none across a jump."""
     proto, feeds = of_type(body, np.float32, "1"), {"a": arrays(x)}
     rounding = Exact(proto, feeds, False, Runner(proto).run(feeds), "random").rounding(0)
@@ -522,7 +522,7 @@ def test_the_rounding_of_an_evaluation_follows_its_nodes(body: str, x: float, be
 
 
 def test_an_epsilon_is_seen_where_half_precision_holds_few_digits() -> None:
-    """Behind inputs of 1e-7 the outputs are denormal numbers, and onnx's reference evaluator finds them equal."""
+    """After inputs of 1e-7 the outputs are denormal numbers, and onnx's reference evaluator finds them equal."""
     text = """(float16[2,8] a) => (float16[2,8] r) {{
         o = Constant <value = float16[8] {{15360, 15360, 15360, 15360, 15360, 15360, 15360, 15360}}> ()
         r = LayerNormalization <epsilon = {}> (a, o) }}"""
@@ -727,7 +727,7 @@ def test_a_model_whose_weights_are_links_is_rewritten_like_any_other(tmp_path: P
     result = surgeon.rewrite(tmp_path / "m.onnx", target="8.4", verify="full")
     assert ops(result.model) == ["LeakyRelu", "Exp"] and "failed" not in result.report.verify
     (tmp_path / "0123").write_bytes(b"")
-    with pytest.raises(surgeon.ModelError, match="'s' .* ends 4 bytes behind the end of 'w.bin'"):
+    with pytest.raises(surgeon.ModelError, match="'s' .* ends 4 bytes after the end of 'w.bin'"):
         surgeon.rewrite(tmp_path / "m.onnx", target="8.4")
 
 
@@ -753,7 +753,7 @@ EXPOSED = """(float[1,3] x) => (float[1,3] y) <int64 zero = {0}, int64[1] n = {3
 
 
 def test_a_model_that_onnx_runtime_loads_is_loaded_after_the_rewrite() -> None:
-    """Range up to a tensor with one dimension: ONNX Runtime refuses it where it can tell, behind the If it cannot."""
+    """Range up to a tensor with one dimension: ONNX Runtime refuses it where it can tell, after the If it cannot."""
     proto = model(EXPOSED)
     for branch in proto.graph.node[3].attribute:
         branch.g.output[0].type.tensor_type.ClearField("shape")

@@ -47,7 +47,7 @@ BOUNDS = [
 ]  # fmt: skip
 
 
-# How elements are handed on, from r to v.
+# How elements are passed on, from r to v.
 HANDED_ON = [
     "v = Concat <axis = 0> (r, r)",
     "v = Expand (r, sizes)",
@@ -84,7 +84,7 @@ def test_bounds(body: str, expected: tuple[float, float] | None) -> None:
     assert (None if nan else (low, high)) == expected
 
 
-# (the nodes, the limits, whether v has whole numbers between them alone)
+# (the nodes, the limits, whether v has integers between them alone)
 WITHIN = [
     (f"{WHOLE} v = Identity (r)", (-3, 5), True),
     (f"{WHOLE} v = Identity (r)", (-2, 5), False),
@@ -211,7 +211,7 @@ def test_nothing_follows_of_what_may_wrap_around() -> None:
 
 
 def test_the_nodes_from_which_a_range_follows() -> None:
-    """Of a Clip with both bounds, not what is in front of it."""
+    """Of a Clip with both bounds, not what is before it."""
     known = asked(
         "a = Abs (s) q = Cast <to = 6> (a) l = Constant <value = int32 {0}> () h = Constant <value = int32 {9}> () "
         "c = Clip (q, l, h) k = Cast <to = 6> (i) n = Add (c, k) v = Identity (n)"

@@ -1,6 +1,6 @@
 """Every case that becomes something else, rewritten for TensorRT-RTX, is parsed and built by it. Needs no GPU.
 
-What is left alone is the file's own: whether TensorRT-RTX takes it says nothing about a pass.
+What is left alone is the file's own: whether TensorRT-RTX supports it says nothing about a pass.
 """
 
 from __future__ import annotations

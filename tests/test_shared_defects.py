@@ -93,11 +93,11 @@ def test_a_function_that_its_opset_forbids_stays_a_call() -> None:
 def test_whole_models_whose_inputs_are_no_tensors_are_not_compared(kind: str, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     proto = model(f"(float[N,3] x, {kind} s) => (float[N,3] y) {{ a = Relu (x)  y = Neg (a) }}")
     report = surgeon.rewrite(proto, target="10.9", verify="full").report
-    assert report.verify["compared"] is False and "is no tensor" in report.verify["failed"]
+    assert report.verify["compared"] is False and "is not a tensor" in report.verify["failed"]
     path = tmp_path / "m.onnx"
     path.write_bytes(proto.SerializeToString())
     assert main(["compare", str(path), str(path)]) == 2
-    assert "cannot be compared: the input 's' is no tensor" in capsys.readouterr().err
+    assert "cannot be compared: the input 's' is not a tensor" in capsys.readouterr().err
 
 
 def test_an_output_without_a_shape_turns_no_rewrite_off(tmp_path: Path) -> None:

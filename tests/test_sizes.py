@@ -8,7 +8,7 @@ from surgeon.passes import _shapes
 
 
 def asked(x: str, body: str) -> Asked:
-    """Tensors behind x, of these dimensions, and its twin."""
+    """Tensors after x, of these dimensions, and its twin."""
     return Asked(f"float[{x}] x, float[{x}] twin", body)
 
 

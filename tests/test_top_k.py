@@ -1,4 +1,4 @@
-"""TopK beyond what TensorRT takes, whose cases would hold thousands of constants."""
+"""TopK beyond what TensorRT supports, whose cases would hold thousands of constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder must not run code: what stands in the current folder, in a configuration file or in a report."""
+"""A folder must not run code: what is in the current folder, in a configuration file or in a report."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def is_rule(function: ast.FunctionDef) -> bool:
 
 
 def helpers(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    """The functions that are no body of a rule, nor stand in one."""
+    """The functions that are not body of a rule, nor are in one."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef) and is_rule(node):
             continue

@@ -1,4 +1,4 @@
-"""Unique where ONNX Runtime is no judge: NaN, and types that it has no kernel for."""
+"""Unique where ONNX Runtime is not a judge: NaN, and types that it has no kernel for."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from surgeon.targets.rows import Row
 
 UNREAD: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "unread.json").read_text())
 
-# Of any operator: why it does not matter that nobody reads it.
+# Of any operator: why it does not matter that no node reads it.
 HARMLESS = {
     "consumed_inputs": "about memory, in opsets before 6",
     "is_test": "an engine runs inference alone",

@@ -1,6 +1,6 @@
 """The verdict for TensorRT-RTX is its own parser's and builder's. Needs no GPU.
 
-What `benchmarks/verdict.py` found stands in condition_examples/ as a model that is refused, and the same with one
+What `benchmarks/verdict.py` found is in condition_examples/ as a model that is refused, and the same with one
 thing changed. Here the real parser and builder are asked about both, and about the first seeds of the fuzzer.
 """
 
@@ -72,7 +72,7 @@ HEADS = (
         ("<num_heads = 2> (q, k, k)", ""),
         ("<num_heads = 2, scale = 0.5, unidirectional = 1> (q, k, k)", ""),
         ("<num_heads = 2> (q, k, v)", "keys and values of different sizes are refused"),
-        ("<num_heads = 2> (q, q, q, b)", "an input behind query, key and value is refused"),
+        ("<num_heads = 2> (q, q, q, b)", "an input after query, key and value is refused"),
         ("<num_heads = 2> (q, c, c)", "query, key and value must have three dimensions"),
         ("<num_heads = 2, mask_filter_value = -1.0> (q, k, k)", "its attribute mask_filter_value is refused"),
         ("<num_heads = 2> (s, t, t)", ""),

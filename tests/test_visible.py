@@ -175,7 +175,7 @@ def test_a_line_begins_with_no_command(capsys: Captured) -> None:
 
 
 def test_what_is_meant_as_lines_is_printed_as_lines(tmp_path: Path, capsys: Captured) -> None:
-    """A command to copy stands in a line of its own; the line breaks of a name do not make one."""
+    """A command to copy is in a line of its own; the line breaks of a name do not make one."""
     onnx.save(evil_model("(float[N,4] x) => (float[N,4] y) { y = Relu (x) }"), tmp_path / "in.onnx")
     engine = str(tmp_path / "out.engine")
     assert main(["build", str(tmp_path / "in.onnx"), engine]) == 2

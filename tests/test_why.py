@@ -55,7 +55,7 @@ def test_every_text_has_a_thread_and_every_cause_a_text() -> None:
 
 
 def messages() -> list[str]:
-    """The messages of docs/trt-support.md section 11, which stand in the parsers' source."""
+    """The messages of docs/trt-support.md section 11, which are in the parsers' source."""
     document = (Path(__file__).parents[1] / "docs/trt-support.md").read_text(encoding="utf-8")
     table = document.split("## 11. Error messages")[1].split("## 11b")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

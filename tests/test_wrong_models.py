@@ -18,7 +18,7 @@ from surgeon.trt.runners import with_functions
 
 # name: (the options of surgeon.rewrite, the model)
 SOUND: dict[str, tuple[dict[str, Any], str]] = {
-    "a plugin node behind a plugin node": (
+    "a plugin node after a plugin node": (
         {"target": "8.4", "plugins": ["surgeon"]},
         """<ir_version: 8, opset_import: ["" : 17]>
         g (float[N,2,H,W] x) => (float[N,2,H,W] z) <float[2] s = {1, 2}, float[2] b = {0, 1}> {
@@ -234,7 +234,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = Reshape (s, back)
         }""",
     ),
-    "a computed scale behind groups": (
+    "a computed scale after groups": (
         {"target": "10.9"},
         """<ir_version: 10, opset_import: ["" : 21]>
         g (float[2,4,3,5] x, float[4,1,1] gamma) => (float[2,4,3,5] y)
@@ -314,7 +314,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
         """<ir_version: 8, opset_import: ["" : 19]>
         g (float[M,1] x) => (float[M,4] y) <int64[4] pads = {0, 2, 0, 1}> { y = Pad <mode = "wrap"> (x, pads) }""",
     ),
-    "a branch behind an Identity": (
+    "a branch after an Identity": (
         {"target": "10.9"},
         """<ir_version: 8, opset_import: ["" : 17]>
         g (float[N,3] x) => (float[N,3] y) <bool taken = {1}> {
@@ -374,7 +374,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = Mul (x, i)
         }""",
     ),
-    "a plugin node in a function of a file that carries none": (
+    "a plugin node in a function of a file that has none": (
         {"target": "9.0", "plugins": ["surgeon"]},
         """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
         g (float[6,7,5] x) => (float[6,7,5] y) { y = local.F (x) }
@@ -484,7 +484,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             y = Div (p, s)
         }""",
     ),
-    "a floor behind inf in every row": (
+    "a floor after inf in every row": (
         {"target": "8.4"},
         """<ir_version: 8, opset_import: ["" : 9]>
         g (float[N,C] x) => (float[N,C] y) {
@@ -615,7 +615,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
             z = PRelu (t, slope)
         }""",
     ),
-    "a tensor in a branch expanded to its own shape, behind axes of the graph around": (
+    "a tensor in a branch expanded to its own shape, after axes of the graph around": (
         {"target": "8.4"},
         """<ir_version: 8, opset_import: ["" : 18]>
         g (float[N,4,6] x, bool taken) => (float[N,4,6] y) <float e = {0.001}, float one = {1}, int64[1] ax = {-1}> {
@@ -742,7 +742,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
                 else_branch = f () => (float16[N,4] b) { b = Neg (x) }>
         }""",
     ),
-    "a Relu behind a computed shift": (
+    "a Relu after a computed shift": (
         {"target": "8.0", "plugins": ["surgeon"]},
         """<ir_version: 8, opset_import: ["" : 9]>
         g (float[N,4,H] x, float[4] b) => (float[N,4,H] y) <float[4] s = {1.5, 0.5, -0.5, -1.5}> {

@@ -1,6 +1,6 @@
 """ONNX models with one plugin node, or with the native chain that the node replaces.
 
-A plugin model carries an ONNX function for its node, so that ONNX Runtime runs the same file that TensorRT reads.
+A plugin model has an ONNX function for its node, so that ONNX Runtime runs the same file that TensorRT reads.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import surgeon
 
-# What a reader looks for, in this order. A name that is not here stands behind them.
+# What a reader looks for, in this order. A name that is not here follows them.
 THEMES: dict[str, list[str]] = {
     "Functions": ["rewrite", "rewrite_file", "check", "compare", "build", "convert", "why"],
     "What they return": ["Result", "Report", "Applied", "Declined", "Checked", "Comparison", "Built", "Target",
@@ -77,7 +77,7 @@ def signature(given: Any) -> str:
 
 
 def arguments(text: str) -> Iterator[str]:
-    """The arguments of a signature: parts between the commas that stand in no bracket."""
+    """The arguments of a signature: parts between the commas that are in no bracket."""
     depth, start = 0, 0
     for k, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")

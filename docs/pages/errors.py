@@ -98,7 +98,7 @@ def by_name() -> list[tuple[str, list[Cause]]]:
 
 
 def patterns() -> list[dict[str, object]]:
-    """What the box reads with. A cause of less weight stands behind the others, as in a terminal."""
+    """What the box reads with. A cause of less weight follows the others, as in a terminal."""
     return [
         {"name": c.name, "weight": int(c.weight), "means": c.means, "pattern": c.search.pattern.replace("</", "<\\/")}
         for c in CAUSES

@@ -121,7 +121,7 @@ def cell(op: str, target: Target) -> str:
 
 
 def state(op: str, target: Target) -> str:
-    """yes, if or no: whether a target takes every node of an operator, some, or none."""
+    """yes, if or no: whether a target supports every node of an operator, some, or none."""
     imported = op in tables.DLA_NATIVE if target.dla else op in tables.importers(target.version, target.rtx)
     if not imported:
         return "no"
@@ -144,7 +144,7 @@ def has_conditions(op: str) -> bool:
 
 
 def conditions(op: str) -> list[str]:
-    """The heading of an operator, and a line a reason: where, why, what mends it, who says so."""
+    """The heading of an operator, and a line a reason: where, why, what fixes it, who says so."""
     if not has_conditions(op):
         return []
     lines = [f"### {op}", "", "| TensorRT | unsupported | surgeon | source |", "|---|---|---|---|"]
@@ -165,12 +165,12 @@ def passes_page(name: str) -> str:
     return f"[{name}](passes/{name}.md)"
 
 
-# ---- what mends it ---------------------------------------------------------------------------------------------------
+# ---- what fixes it ---------------------------------------------------------------------------------------------------
 
 
 @cache
 def examples(name: str, op: str) -> frozenset[tuple[str, str, str]]:
-    """(targets, reason, passes that mend it) of each example of a condition for an operator."""
+    """(targets, reason, passes that fix it) of each example of a condition for an operator."""
     found = {(e.targets, e.why, mended(e, op)) for e in EXAMPLES.get(name, []) if op in e.operators.split()}
     return frozenset(found)
 
@@ -182,7 +182,7 @@ def mended(example: Example, op: str) -> str:
 
 @cache
 def example_menders(example: Example, op: str) -> tuple[str, ...]:
-    """The passes that mend the node of an example, for the first target that refuses it."""
+    """The passes that fix the node of an example, for the first target that refuses it."""
     where = example.targets.removeprefix("dla ").split(",")[0].split(" to ")[0].strip()
     target = Target.parse(f"{where}+dla" if example.targets.startswith("dla ") else where)
     given = model(example.refused.replace("OP", op), example.opset, extra=', "com.custom" : 1')
@@ -190,7 +190,7 @@ def example_menders(example: Example, op: str) -> tuple[str, ...]:
 
 
 def mends(given: onnx.ModelProto, target: Target | str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(operator, passes) of each node that a target does not take and surgeon mends."""
+    """(operator, passes) of each node that a target does not support and surgeon fixes."""
     try:
         checked = surgeon.check(given, target=target)
     except SurgeonError:
@@ -202,7 +202,7 @@ def mends(given: onnx.ModelProto, target: Target | str) -> Iterator[tuple[str, t
 
 @cache
 def menders() -> dict[str, set[str]]:
-    """Operator -> the passes that mend it: in the cases, and in the examples of conditions."""
+    """Operator -> the passes that fix it: in the cases, and in the examples of conditions."""
     found: dict[str, set[str]] = defaultdict(set)
     for case in (casefile.load(path) for path in casefile.paths()):
         if case.expected is None or case.options["only"]:

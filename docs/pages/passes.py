@@ -21,7 +21,7 @@ ALIGNED = re.compile(r"\S {3,}\S|^ {2,}\S", re.MULTILINE)
 STAGES = {
     "clean": "computes what is constant, and removes what nobody reads",
     "fuse": "turns a spelling into one canonical node",
-    "lower": "writes what the target takes",
+    "lower": "writes what the target supports",
 }
 
 
@@ -44,7 +44,7 @@ def index(given: Iterable[Pass]) -> str:
     head = [
         "# The passes",
         "",
-        "A pass is one file of rules. `surgeon explain PASS` prints what stands here.",
+        "A pass is one file of rules. `surgeon explain PASS` prints what is here.",
         "",
         *stages,
         "",
@@ -68,7 +68,7 @@ def page(p: Pass) -> str:
     lines += ["## Examples", "", *(picture(d) for d in drawn)] if drawn else []
     reasons = sorted({case.why for case in cases if case.expected is None} - {"no pattern", "as it would be written"})
     if reasons:
-        lines += ["## Left alone", "", "These reasons stand in a report, and each has a case in the tests:", ""]
+        lines += ["## Left alone", "", "These reasons are in a report, and each has a case in the tests:", ""]
         lines += [*(f"- {escape(why, quote=False)}" for why in reasons), ""]
     return "\n".join(lines)
 
@@ -85,7 +85,7 @@ def table(p: Pass) -> list[str]:
 
 
 def parts(doc: str) -> Iterator[tuple[str, list[str]]]:
-    """The sections of a docstring: a word in the first column begins one. What stands below them has no name."""
+    """The sections of a docstring: a word in the first column begins one. What is below them has no name."""
     name, indent = "", 0
     lines: list[str] = []
     for line in doc.splitlines():
@@ -99,7 +99,7 @@ def parts(doc: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def paragraphs(name: str, lines: list[str]) -> Iterator[str]:
-    """Prose as paragraphs; rewrites, and what is laid out in columns, stay as they stand."""
+    """Prose as paragraphs; rewrites, and what is laid out in columns, stay as they are."""
     for text in re.split(r"\n{2,}", "\n".join(lines).strip("\n")):
         if (name == "Rewrites" and "->" in text) or ALIGNED.search(text):
             yield from ("```text", text, "```", "")
@@ -108,7 +108,7 @@ def paragraphs(name: str, lines: list[str]) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Text in which nothing is taken for markup but what stands between backquotes."""
+    """Text in which nothing is taken for markup but what is between backquotes."""
     found = []
     for k, part in enumerate(text.split("`")):
         found.append(f"`{part}`" if k % 2 else re.sub(r"([*_\[\]#|\\])", r"\\\1", escape(part, quote=False)))

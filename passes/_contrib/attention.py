@@ -52,14 +52,14 @@ def attention(b: Builder) -> Result:
 def projected_attention(
     b: Builder, projected: Value, hidden: list[int], mask: Value | None, past: Value | None, added: Value | None
 ) -> Result:
-    """Attention of queries, keys and values that stand behind one another in one tensor."""
+    """Attention of queries, keys and values that are concatenated in one tensor."""
     require(
         not b.root.attr("do_rotary"), "it rotates positions in, which its definition leaves to a table of its kernel"
     )
     require(not b.root.attr("past_present_share_buffer"), "its past and its present share one buffer")
     heads = b.root.attr("num_heads")
     fits = all(size and size % heads == 0 for size in hidden)
-    require(fits, "the hidden sizes are no multiples of the number of heads")
+    require(fits, "the hidden sizes are not multiples of the number of heads")
     parts = b.Split(projected, outputs=3, axis=-1, split=hidden)
     q, k, v = (heads_of(b, part, heads) for part in parts)
     present = None
@@ -95,7 +95,7 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
         kept = _kept(b, mask, heads)
         if filtered < LOWEST[dtype]:  # in fp32, where ONNX Runtime adds it, nothing is left of a score beside it
             alike = filtered <= LOWEST[TensorProto.FLOAT] or not b.root.attr("unidirectional")
-            require(alike, f"its mask_filter_value of {filtered:g} is beyond fp16, and not that of keys behind")
+            require(alike, f"its mask_filter_value of {filtered:g} is beyond fp16, and not that of later keys")
             scores = b.Where(kept, scores, b.constant(LOWEST[dtype], dtype))
         else:
             scores = b.Add(scores, b.Where(kept, b.constant(0.0, dtype), b.constant(filtered, dtype)))
@@ -143,7 +143,7 @@ def _within(b: Builder, ends: Value, heads: Heads) -> Value:
 
 
 def _within_computed(b: Builder, positions: Value, ends: Value, heads: Heads) -> Value:
-    """The same where it is not known whether there are starts: behind as many zeros they are 0 where there are none."""
+    """As _within, if it is unknown whether the mask holds start positions; missing starts count as 0."""
     require(b.opset >= 10, "its mask is one vector, and not known to have a number a sample")
     batch = b.Slice(b.Shape(heads.q), starts=[0], ends=[1], axes=[0])
     twice = b.Mul(batch, 2)
@@ -160,7 +160,7 @@ def _size(b: Builder, value: Value) -> int | str | None:
 
 
 def _not_behind(b: Builder, heads: Heads) -> Value:
-    """[queries, keys]: whether a key is not behind the query, which are the last of the keys."""
+    """[queries, keys]: whether a key is not after the query, which are the last of the keys."""
     sizes_known = [_positions(b, v) for v in (heads.q, heads.k)]
     if all(isinstance(s, int) for s in sizes_known):
         queries, keys = (int(s) for s in sizes_known if s is not None)
@@ -193,7 +193,7 @@ def _range(b: Builder, x: Value) -> Value:
 @body("MultiHeadAttention")
 def multi_head(b: Builder) -> Result:
     query, key, value, bias, mask, added, past_key, past_value, length, indirection = given(b, 10)
-    require(length is None and indirection is None, "its keys are written into a cache that is handed on")
+    require(length is None and indirection is None, "its keys are written into a cache that is passed on")
     heads = b.root.attr("num_heads")
     q, k, v = _unpacked(b, needed(query), key, value, bias, heads)
     if past_key is not None:

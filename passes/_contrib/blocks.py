@@ -80,7 +80,7 @@ def bias_split_gelu(b: Builder) -> Result:
     return b.Mul(left, gelu(b, right))
 
 
-# ---- the activations that are fused into products -------------------------------------------------------------------
+# ---- the activations that are fused into products --------------------------------------------------------------------
 
 # What a fused activation is called -> the attributes of ONNX's operator that its parameters stand for.
 FUSED: dict[str, tuple[str, ...]] = {
@@ -103,13 +103,13 @@ def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float
     if kind == "Clip":
         low, high = [*parameters, None, None][:2]
         return b.Clip(x, min=low, max=high)
-    require(kind in FUSED, f"{kind} is no activation that is fused")
+    require(kind in FUSED, f"{kind} is not an activation that is fused")
     attrs = {name: p for name, p in zip(FUSED[kind], parameters, strict=False) if p is not None}
     make: Callable[..., Value] = getattr(b, kind)
     return make(x, **attrs)
 
 
-# ---- convolutions ---------------------------------------------------------------------------------------------------
+# ---- convolutions ----------------------------------------------------------------------------------------------------
 
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
@@ -128,13 +128,13 @@ def fused_conv(b: Builder) -> Result:
 
 
 def first(b: Builder, x: Value) -> Value:
-    """A tensor whose channels are last, with its channels behind the batch."""
+    """A tensor whose channels are last, with its channels after the batch."""
     rank = b.known_rank(x)
     return b.Transpose(x, perm=[0, rank - 1, *range(1, rank - 1)])
 
 
 def last(b: Builder, x: Value, rank: int) -> Value:
-    """A tensor whose channels are behind the batch, with its channels last."""
+    """A tensor whose channels are after the batch, with its channels last."""
     return b.Transpose(x, perm=[0, *range(2, rank), 1])
 
 
@@ -187,5 +187,5 @@ def distances(b: Builder) -> Result:
     difference = b.Sub(b.Unsqueeze(one, axes=[1]), b.Unsqueeze(other, axes=[0]))
     squared = b.ReduceSum(b.Mul(difference, difference), axes=[2], keepdims=0)
     metric = b.root.attrs.get("metric", "sqeuclidean")
-    require(metric in ("euclidean", "sqeuclidean"), f"{metric} is no metric of its definition")
+    require(metric in ("euclidean", "sqeuclidean"), f"{metric} is not a metric of its definition")
     return b.Sqrt(squared) if metric == "euclidean" else squared

@@ -63,8 +63,8 @@ def _activated(b: Builder, x: Value) -> Value:
 
 def _gated(b: Builder, x: Value) -> Value:
     """Gates and numbers in turn: gate * Sigmoid(alpha * gate) * (number + beta)."""
-    require(b.root.attr("swiglu_fusion") == 1, "its gates do not stand between its numbers")
-    require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off behind its gate")
+    require(b.root.attr("swiglu_fusion") == 1, "its gates are not between its numbers")
+    require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off after its gate")
     gate, number = (b.Slice(x, sizes(k), sizes(np.iinfo(np.int64).max), sizes(-1), sizes(2)) for k in (0, 1))
     limit = setting(b, "swiglu_limit", None)
     if limit is not None:

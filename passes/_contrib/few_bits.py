@@ -43,7 +43,7 @@ def bnb4(b: Builder) -> Result:
     """Each byte has two codes, the upper four bits first; a block of weights has one factor."""
     a, packed, factors = inputs_of(b, 3)
     attr = b.root.attr
-    require(attr("transB"), "its weights are multiplied as they stand, which training alone does")
+    require(attr("transB"), "its weights are multiplied as they are, which training alone does")
     rows, columns, block = attr("N"), attr("K"), attr("block_size")
     require(attr("quant_type") in CODES, "its weights are in a code that its definition does not have")
     count = rows * columns
@@ -65,7 +65,7 @@ def gather(b: Builder) -> Result:
     table, indices, scales = needed(table), needed(indices), needed(scales)
     dtype = b.dtype(table)
     require(
-        dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4), "its numbers are no integers of few bits"
+        dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4), "its numbers are not integers of few bits"
     )
     bits = attr("bits") if dtype == TensorProto.UINT8 else 8  # what ONNX packs itself is unpacked when it is read
     numbers, factor = (known(b, v, what) for v, what in ((table, "table"), (scales, "scale")))

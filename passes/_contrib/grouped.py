@@ -1,4 +1,4 @@
-"""GroupQueryAttention: heads that share keys and values, which stand behind those of a cache."""
+"""GroupQueryAttention: heads that share keys and values, which follow those of a cache."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def grouped(b: Builder) -> Result:
         not is_quantized and attr("k_quant_type") in kinds and attr("v_quant_type") in kinds, "its cache is quantized"
     )
     require(padded is None, "its new keys are padded")
-    require(not attr("sliding_window_cache"), "its cache drops what is behind the window")
+    require(not attr("sliding_window_cache"), "its cache drops what is after the window")
     require(not asks_for(b, 3), "its products are asked for")
     require(b.opset >= 12, "before opset 12 there is no GatherND of batches")
     require(b.dtype(needed(query)) in LOWEST, "it is neither fp32 nor fp16")
@@ -84,7 +84,7 @@ def _by_heads(
     if key is None:
         parts = b.Split(query, outputs=3, axis=2, split=[heads * size, kv_heads * size, kv_heads * size])
     else:
-        require(b.known_rank(key) == 3, "its keys stand by heads")
+        require(b.known_rank(key) == 3, "its keys are ordered by head")
         parts = (query, key, needed(value))
     q, k, v = (b.Reshape(x, sizes(0, 0, n, size)) for x, n in zip(parts, (heads, kv_heads, kv_heads), strict=True))
     return q, k, v
@@ -134,7 +134,7 @@ def _turned_by(b: Builder, places: _Places, turns: Value | None, total: Value) -
 
 
 def _grown(b: Builder, past: Value, new: Value, places: _Places) -> Value:
-    """The cache with a sample's new rows behind those that it had; behind its last one that one again."""
+    """The cache with a sample's new rows after those that it had; after its last one that one again."""
     room, total, behind = _size(b, past, 2), places.total, places.behind
     assert total is not None and behind is not None
     rows = b.Transpose(b.Concat(past, new, axis=2), perm=[0, 2, 1, 3])

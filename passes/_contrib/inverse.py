@@ -24,7 +24,7 @@ def inverse(b: Builder) -> Result:
 
 
 def _tops(b: Builder, left: Value, size: int) -> list[Value]:
-    """The rows of the matrix and of what it is solved for, each without the numbers in front of its own."""
+    """The rows of the matrix and of what it is solved for, each without the numbers before its own."""
     tops = []
     for rows in range(size, 1, -1):
         _, top, others = pivoted(b, left, rows)

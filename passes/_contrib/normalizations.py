@@ -1,4 +1,4 @@
-"""Normalisations with what is fused into them: a sum before, an embedding, an activation behind."""
+"""Normalisations with what is fused into them: a sum before, an embedding, an activation after."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
     activation = b.root.attr("activation")
     require(activation in (0, 1), "its activation is neither none nor SiLU")
     groups, channels, dtype = b.root.attr("groups"), b.static_size(gamma, 0), b.dtype(x)
-    require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are no groups")
+    require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are not groups")
     moved = wide(b, first(b, x) if b.root.attr("channels_last") else x)
     split = b.Reshape(moved, sizes(0, groups, -1))
     ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)

@@ -19,7 +19,7 @@ def fused_matmul(b: Builder) -> Result:
 
 
 def _turned(b: Builder, x: Value, name: str) -> Value:
-    """A factor as it is multiplied: transBatch moves the first axis behind the others, trans swaps the last two."""
+    """A factor as it is multiplied: transBatch moves the first axis after the others, trans swaps the last two."""
     batch, trans = bool(b.root.attr(f"transBatch{name}")), bool(b.root.attr(f"trans{name}"))
     if not (batch or trans):
         return x

@@ -58,7 +58,7 @@ def add(b: Builder) -> Result:
 
 @body("QLinearMul")
 def multiply(b: Builder) -> Result:
-    """The product of whole numbers, times one factor."""
+    """The product of integers, times one factor."""
     a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
     one, other = (_whole(b, needed(x), z) for x, z in ((a, a_zero), (c, c_zero)))
     a_scale, c_scale, scale = (scalar(b, needed(s)) for s in (a_scale, c_scale, scale))
@@ -124,7 +124,7 @@ def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
 
 
 def _of_sums(b: Builder, total: Value, count: Value | float) -> Value:
-    """Sums of whole numbers as quantized means: times the one scale by the other's multiple, rounded, and shifted."""
+    """Sums of integers as quantized means: times the one scale by the other's multiple, rounded, and shifted."""
     _, x_scale, _, scale, zero = given(b, 5)
     factor = b.Div(scalar(b, needed(x_scale)), b.Mul(scalar(b, needed(scale)), count))
     return quantized(b, b.Mul(total, factor), b.constant(1.0, TensorProto.FLOAT), zero)

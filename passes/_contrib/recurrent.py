@@ -14,7 +14,7 @@ from .._integer_valued import EXACT
 from .table import FLOAT, Result, asks_for, body, given, in_place, known, needed, sizes
 
 GATES = 4
-HALF = 16  # whole numbers are taken apart into 16 * upper + lower where their sums may pass what fp32 holds
+HALF = 16  # integers are taken apart into 16 * upper + lower where their sums may pass what fp32 holds
 FLAT = ("forward", "reverse", "bidirectional")
 
 
@@ -28,7 +28,7 @@ def lstm(b: Builder) -> Result:
     require(b.opset >= 11, "before opset 11 there is no Round")
     require(not attr("activations"), "it names its activations")
     direction = attr("direction") or "forward"
-    require(direction in FLAT, f"{direction} is no direction")
+    require(direction in FLAT, f"{direction} is not a direction")
     weights, states = (known(b, needed(v), "weight") for v in (w, r))
     factors = [known(b, needed(v), "scale or zero point") for v in scales]
     directions, width = len(weights) if weights.ndim else 0, weights.shape[-1] if weights.ndim else 0
@@ -89,7 +89,7 @@ def _bias(b: Builder, bias: Value | None, k: int, width: int) -> np.ndarray:
 
 
 def _step(r: np.ndarray, zero: np.ndarray, scale: np.ndarray, bias: np.ndarray, backwards: bool) -> NodeProto:
-    """A Scan over the steps: gates stand as input, output, forget, cell."""
+    """A Scan over the steps: gates are in the order input, output, forget, cell."""
     nodes: list[NodeProto] = []
     tensors: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Over which axes of x the means of a normalisation are taken, and whether they stand where they must.
+"""Over which axes of x the means of a normalisation are taken, and whether they are where they must.
 
 A mean keeps its dimensions, or is reshaped or expanded until it meets x again. The nodes that matched are followed from
 x to the root; each mean must meet x as one with kept dimensions would.
@@ -155,7 +155,7 @@ class _Walk:
             if role.kind == "full":
                 require(role.layout is layout, "it mixes two shapes of the same tensor")
             if value is not None and role.kind == "reduced" and not (role.kept and role.layout is layout):
-                require(self._fits(value, layout), "a mean does not stand where its own dimensions were")
+                require(self._fits(value, layout), "a mean is not where its own dimensions were")
 
     def _fits(self, mean: Value, layout: Value) -> bool:
         """Whether a mean has the rank of a full tensor, one at the reduced axes, and no larger dimension."""

@@ -19,9 +19,8 @@ STEMS = ("first", "second", "folded", "fast", VARIANCE)
 def with_epsilon(b: Builder, n: Normalisation, found: dict[str, Any]) -> Normalisation:
     """The normalisation with its epsilon and its factor, from what the pattern bound.
 
-    A pass asks for them when it knows that the window is its own, for a lost epsilon becomes a warning. With a
-    variance that is `ratio` times the mean of the squares, d / sqrt(ratio v + e) = d / sqrt(v + e / ratio) /
-    sqrt(ratio).
+    A pass asks for them when it knows that the window is its own, for a lost epsilon becomes a warning. With a variance
+    that is `ratio` times the mean of the squares, d / sqrt(ratio v + e) = d / sqrt(v + e / ratio) / sqrt(ratio).
     """
     require("outside" not in found, "epsilon is added to the root, not under it")
     ratio = _ratio(b, int(np.prod(n.sizes)) if n.is_static else None, found)
@@ -48,7 +47,7 @@ def _mended(b: Builder, epsilon: float) -> float:
 def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
     """What the variance is multiplied with, against the mean of the squares.
 
-    `count`: the number of elements of which a mean is taken. Every other sum must stand over it.
+    `count`: the number of elements of which a mean is taken. Every other sum must be over it.
     """
     ratio = 1.0
     for name, given in found.items():
@@ -58,7 +57,7 @@ def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
         value = _static_number(b, given)
         require(value > 0, "one element has no unbiased variance")
         if what in ("count", "share"):
-            whole = require_some(count, "the number of elements is not static, so the sum is no mean of known size")
+            whole = require_some(count, "the number of elements is not static, so the sum is not a mean of known size")
             value = whole / value if what == "count" else whole * value
             require(value > 0, "no elements have no mean")
             require(stem == VARIANCE or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")

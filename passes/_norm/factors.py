@@ -73,7 +73,7 @@ def _is_of_size(given: Dim, size: Dim) -> bool:
 
 
 def _padded(shape: Shape, rank: int) -> list[Dim]:
-    """A shape with ones in front, as it broadcasts against `rank` dimensions."""
+    """A shape with leading ones, as it broadcasts against `rank` dimensions."""
     return [1] * (rank - len(shape)) + list(shape)
 
 
@@ -189,7 +189,7 @@ def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
 
 
 def _unshaped(b: Builder, value: Value) -> Value:
-    """The tensor as one dimension: what stood there before an exporter reshaped it, where it did."""
+    """The tensor as one dimension: what was there before an exporter reshaped it, where it did."""
     node = value.producer
     while node is not None and node.key in ("Reshape", "Unsqueeze") and node.inputs[0] is not None:
         source = node.inputs[0]
@@ -241,13 +241,13 @@ def _runs_along_channels(shape: Shape | None, rank: int) -> bool:
     return all(d == 1 for a, d in enumerate(_padded(shape, rank)) if a != 1)
 
 
-# ---- what stands behind a node ---------------------------------------------------------------------------------------
+# ---- what follows a node ---------------------------------------------------------------------------------------------
 
 
 def channels_with_behind(
     b: Builder, x: Value, scale: Value, bias: Value, outer_scale: Value | None = None, outer_shift: Value | None = None
 ) -> tuple[Value, Value]:
-    """The scale and the bias of a node over [N, C, ...], with the factor or the shift behind it taken in.
+    """The scale and the bias of a node over [N, C, ...], with the factor or the shift after it taken in.
 
     Both have one number a channel. Exactly one of `outer_scale` and `outer_shift` is given. Declines where that is
     not one number a channel.
@@ -266,12 +266,12 @@ def channels_with_behind(
         found = along(b, outer_shift, n, [1])
         # else it is the sum of two branches, not an affine part
         require(found is not None or b.value(outer_shift) is not None)
-        shift = _of_channels(b, found, size, dtype, "the shift behind it is not one number a channel")
+        shift = _of_channels(b, found, size, dtype, "the shift after it is not one number a channel")
         return scale, vector(b, plus(b, old_bias, shift), size, dtype)
     found = along(b, outer_scale, n, [1])
-    factor = _of_channels(b, found, size, dtype, "the scale behind it is not one number a channel")
+    factor = _of_channels(b, found, size, dtype, "the scale after it is not one number a channel")
     splits = not is_constant(old_bias, 0) and not isinstance(factor, np.ndarray)
-    require(not splits, "the scale behind it is computed: where it is inf, (x + bias) * scale is, and not inf - inf")
+    require(not splits, "the scale after it is computed: where it is inf, (x + bias) * scale is, and not inf - inf")
     new_scale = vector(b, times(b, old_scale, factor), size, dtype)
     new_bias = old_bias if is_constant(old_bias, 0) else times(b, old_bias, factor)
     return new_scale, vector(b, new_bias, size, dtype)

@@ -14,7 +14,7 @@ from .window import Normalisation
 def instance_axis(b: Builder, n: Normalisation) -> int | None:
     """The axis of the channels where the window is an instance normalisation, 1 or the last one; None where it is none.
 
-    1. All axes behind the second, of four dimensions or more: 1, but for a scale or a shift of the shape of these axes,
+    1. All axes after the second, of four dimensions or more: 1, but for a scale or a shift of the shape of these axes,
        which are the weights of a layer normalisation.
     2. The last of three: 1 where the factors or a reshape before it say so, for it may be a layer normalisation too.
     3. All axes between the first and the last: the last, of three dimensions only where a factor varies along it.
@@ -37,7 +37,7 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
 def _is_by_channel(b: Builder, n: Normalisation, own: list[Value]) -> bool:
     """Whether the last axis of [N, C, L] belongs to channels.
 
-    The factors tell, `own` or those behind the window, or else a reshape before it.
+    The factors tell, `own` or those after the window, or else a reshape before it.
     """
     for factors in (own, _factors_behind(b.root.outputs[0])):
         of_the_last = varies_along(b, n, factors, 2)

@@ -1,6 +1,6 @@
 """The ways to write (x - mean) / sqrt(variance + epsilon), as patterns.
 
-They say which operators stand where. `window.read` then checks, on the nodes that matched, what no pattern can.
+They say which operators are where. `window.read` then checks, on the nodes that matched, what no pattern can.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from surgeon import ANY, Pattern, const, op, var
 
 
 def maybe_shaped(p: Pattern, times: int = 2) -> Pattern:
-    """`p`, or up to `times` operators behind it that change its shape alone."""
+    """`p`, or up to `times` operators after it that change its shape alone."""
     for _ in range(times):
         p = p | op.Reshape(p, ANY) | op.Expand(p, ANY) | op.Unsqueeze(p, ANY) | op.Squeeze(p, ANY)
     return p
@@ -53,7 +53,7 @@ def mean_of_squares(p: Pattern, name: str) -> Pattern:
 class Spelling:
     """The ways to write a normalisation of the tensor `x`.
 
-    `bare` has neither factor nor shift behind it, `scaled` has a factor, `affine` has either, both or none.
+    `bare` has neither factor nor shift after it, `scaled` has a factor, `affine` has either, both or none.
     Where it is not `centred`, it is x / sqrt(mean of squares + epsilon).
 
     Bound names: `epsilon` (absent: none), `outside` (an epsilon that is added to the root), `scale` and `shift` (inside

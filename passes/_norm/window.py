@@ -9,7 +9,7 @@ from surgeon import FLOATS, Builder, Dim, Value, known_dims, require
 
 from .axes import axes_of_the_means
 
-# What stands around a normalisation, in the order in which it is applied: the name that is bound, and its operator.
+# What is around a normalisation, in the order in which it is applied: the name that is bound, and its operator.
 AFFINE = {"scale": "Mul", "shift": "Add", "bias": "Add", "outer_scale": "Mul", "outer_shift": "Add"}
 
 
@@ -57,7 +57,7 @@ def read(b: Builder, x: Value, found: dict[str, Any]) -> Normalisation:
     """The axes and the affine part of a match of `Spelling` over the tensor `x`; `found` is what the pattern bound.
 
     The epsilon and the factor are not read yet: `epsilon.with_epsilon` does that. Declines where the means are taken
-    over several sets of axes, or do not stand where their own dimensions were.
+    over several sets of axes, or are not where their own dimensions were.
     """
     shape = known_dims(b, x)
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
@@ -70,7 +70,7 @@ def affine_of(found: dict[str, Any]) -> tuple[tuple[str, Value], ...]:
 
 
 def outer_part(found: dict[str, Any]) -> str | None:
-    """What a pattern bound behind the formula, 'scale' or else 'shift'; None where it bound neither."""
+    """What a pattern bound after the formula, 'scale' or else 'shift'; None where it bound neither."""
     if "outer_scale" in found:
         return "scale"
     return "shift" if "outer_shift" in found else None

@@ -38,7 +38,7 @@ def root_operator(b: Builder) -> str:
 
 
 def is_of_the_file(node: Node) -> bool:
-    """Whether the file has the node: as it stands, or where CLEAN copied it from, such as a function."""
+    """Whether the file has the node: as it is, or where CLEAN copied it from, such as a function."""
     return node.origin is None or node.origin.strategy == Stage.CLEAN.value
 
 
@@ -63,14 +63,14 @@ def require_shorter(b: Builder, operators: Sequence[str]) -> None:
     is not written again. There are three exceptions:
 
     1. A window in double precision, which no TensorRT has.
-    2. A window of the file that lost its epsilon: the report must say so, or mend it.
+    2. A window of the file that lost its epsilon: the report must say so, or fix it.
     3. A window of the file that a DLA leaves to the GPU, where it runs what is written.
     """
     if len(b.matched) > len(operators) or _is_double_inside(b):
         return
     if is_of_the_file(b.root) and (b.warnings or _stays_on_dla(b, operators)):
         return
-    # A larger window says so, or what stands here is what would be written, or surgeon wrote it: no news.
+    # A larger window says so, or what is here is what would be written, or surgeon wrote it: no news.
     is_written = sorted(m.key for m in b.matched) == sorted(operators)
     require(not _has_factor_behind(b) and not is_written and is_of_the_file(b.root))
     require(False, "already as short as this target allows")

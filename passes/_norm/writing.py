@@ -85,11 +85,11 @@ def with_affine_behind(b: Builder, y: Value, n: Normalisation) -> Value:
 
 
 def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writer, found: dict[str, Any]) -> Value:
-    """A node that normalises x, with what stands behind it taken into its weights.
+    """A node that normalises x, with what follows it taken into its weights.
 
     For a match of `scaled_behind` or `affine_behind`, of which `found` is what the pattern bound: a node with an `axis`
     is written by `native`, one with `axes` by `own`. Declines silently where it cannot be, or saves nothing. Written
-    out, a node leaves its neutral weights away, and the next run would take what stands behind it for them.
+    out, a node leaves its neutral weights away, and the next run would take what follows it for them.
     """
     shape = require_some(dims(b, x))
     dtype, result = b.dtype(x), b.dtype(output_of(b.root))

@@ -13,7 +13,7 @@ from .sides import sides
 def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarray, size: list[int | None]) -> Value:
     """x padded with a number that is not 0: by one Pad, or by zeros to which a frame of the number is added.
 
-    `size`: the dimensions of x. Declines where the target takes no such Pad and a padded axis is not static.
+    `size`: the dimensions of x. Declines where the target supports no such Pad and a padded axis is not static.
     """
     refused = f"{b.why_unsupported(b.root)}"
     constant = None if isinstance(value, Value) else float(value.astype(np.float64).reshape(-1)[0])
@@ -41,7 +41,7 @@ def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarra
 
 
 def padded_with_zeros(b: Builder, x: Value, pads: np.ndarray) -> Value:
-    """x padded with zeros, by Pads of as many axes as the target takes at once."""
+    """x padded with zeros, by Pads of as many axes as the target supports at once."""
     rank = pads.shape[1]
     at_once = b.target.pad_axes_count or rank
     axes = [side.axis for side in sides(pads)]
@@ -59,7 +59,7 @@ def padded_with_zeros(b: Builder, x: Value, pads: np.ndarray) -> Value:
 
 
 def _pad(b: Builder, x: Value, pads: np.ndarray, value: Value | float | None) -> Value | None:
-    """A Pad that the target takes; None where there is none. `value`: None for 0."""
+    """A Pad that the target supports; None where there is none. `value`: None for 0."""
     made: Value = b.Pad(x, pads=pads.reshape(-1), mode="constant", value=value)
     assert made.producer is not None
     if b.why_unsupported(made.producer) is None:

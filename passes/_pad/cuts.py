@@ -102,7 +102,7 @@ class Cuts:
         require(step)
         start, end = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0])
         if step < 0 and end < -len(before):
-            return before[start::step]  # in ONNX such an end stands in front of the first element
+            return before[start::step]  # in ONNX such an end is before the first element
         return before[start:end:step]
 
     def _gathered(self, node: Node, before: np.ndarray) -> np.ndarray:
@@ -130,7 +130,7 @@ class Cuts:
 def mode_of(found: np.ndarray, size: int, begin: int, end: int) -> str | None:
     """The mode of padding that puts these positions of an axis of that size around it; None where it is none.
 
-    `begin` and `end`: how many of the positions stand in front of the axis itself, and how many behind it.
+    `begin` and `end`: how many of the positions are before the axis itself, and how many after it.
     """
     whole = np.arange(size)
     most = {"edge": begin + end if size else -1, "reflect": size - 1, "wrap": size, "symmetric": size}

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 from surgeon import Builder, Pattern, Value, const, elements, op, output, require
 from surgeon.rules.pattern import Op
 
-NOT_SYMMETRIC = "it is no symmetric padding"
+NOT_SYMMETRIC = "it is not a symmetric padding"
 OTHER_SIZE = "its mask is not known to be as long as the axis"
 
 

@@ -16,7 +16,7 @@ END = 2**31 - 1  # "to the end": fits the 32-bit integers of old parsers
 
 @dataclass(frozen=True)
 class Side:
-    """So many elements in front of an axis, and so many behind it."""
+    """So many elements before an axis, and so many after it."""
 
     axis: int
     begin: int

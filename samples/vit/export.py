@@ -10,7 +10,7 @@ WIDTH, HEADS, PATCH, SIZE, CLASSES = 32, 4, 8, 32, 10
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each behind a LayerNorm and beside a skip connection."""
+    """Attention and a perceptron, each after a LayerNorm and beside a skip connection."""
 
     def __init__(self) -> None:
         super().__init__()

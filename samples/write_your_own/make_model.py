@@ -1,4 +1,4 @@
-"""A small network whose exporter left two constant multiplications behind one another: scale to [0, 1], then normalise.
+"""A small network whose exporter left two constant multiplications after one another: scale to [0, 1], then normalise.
 
 python make_model.py    # writes two_scales.onnx beside this file
 """

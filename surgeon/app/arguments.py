@@ -144,7 +144,7 @@ def parser() -> argparse.ArgumentParser:
         prog="surgeon",
         description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
         "it.",
-        epilog="surgeon COMMAND --help says more.",
+        epilog="surgeon COMMAND --help prints more.",
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)

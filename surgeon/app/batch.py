@@ -1,6 +1,6 @@
 """Many models: a process a model, a line each, and a manifest, so that a second run does what is left.
 
-A failure, a crash too, is one model's alone. The manifest is a JSON line a model, added when its files stand in their
+A failure, a crash too, is one model's alone. The manifest is a JSON line a model, added when its files are in their
 places: a run that was killed is taken up where it stopped. A model that was finished just before, and has no line yet,
 is known by its report, which has the hashes of all its files.
 """
@@ -25,7 +25,7 @@ from surgeon.ir.process import python
 
 MANIFEST = "surgeon-manifest.jsonl"
 REPORTS = "surgeon-reports"  # the folder of the models' JSON reports
-# Starts the installed surgeon. `python -m surgeon` takes a folder of that name where the user stands, as in a clone.
+# Starts the installed surgeon. `python -m surgeon` takes a folder of that name where the user is, as in a clone.
 PROGRAM = "sys.argv[0] = 'surgeon'; from surgeon.__main__ import program; program()"
 CRASHED = "the process ended by itself, with status {}"
 
@@ -129,7 +129,7 @@ def units(given: Sequence[str], out: Path) -> list[Rewriting]:
     found: dict[str, Rewriting] = {}
     for source, name in models(given):
         if out.resolve() in source.resolve().parents:
-            raise UsageError(f"'{source}' stands in '{out}', where the results go. Name another folder with -o.")
+            raise UsageError(f"'{source}' is in '{out}', where the results go. Name another folder with -o.")
         if name in found:
             raise UsageError(
                 f"'{found[name].sources[0]}' and '{source}' would both be written to '{out / name}'. Name a folder "
@@ -166,12 +166,12 @@ def check_jobs(jobs: int) -> None:
 def run_all(
     todo: Sequence[Unit], words: Sequence[str], manifest: Path | None, jobs: int, told: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Run the command of each model in a process of its own, `jobs` at a time, and tell each outcome as it comes.
+    """Run the command of each model in a process of its own, `jobs` at a time, and report each outcome as it comes.
 
     words     the options that all share
     manifest  the file of what is done; None keeps nothing
 
-    The outcomes stand in the order of `todo`. On an interrupt the processes end, and nothing of theirs stays half
+    The outcomes are in the order of `todo`. On an interrupt the processes end, and nothing of theirs stays half
     written.
     """
     done = Manifest(manifest)
@@ -218,7 +218,7 @@ def _run(
 def _hashes(sources: Sequence[Path]) -> dict[str, str]:
     """The hash of each file of the models by its name; of a model that cannot be read that of its file alone.
 
-    The name of a file of a second model has a number in front.
+    The name of a file of a second model gets a number as a prefix.
     """
     found: dict[str, str] = {}
     for place, source in enumerate(sources):
@@ -287,7 +287,7 @@ class _Processes:
         self._ended = False
 
     def run(self, command: Sequence[str]) -> tuple[int, str, str]:
-        """The exit status of a command, what it printed, and what it said on standard error."""
+        """The exit status of a command, what it printed, and its standard error."""
         with self._lock:
             if self._ended:
                 return -1, "", "interrupted"

@@ -48,7 +48,7 @@ def program() -> NoReturn:
     try:
         status = main()
     finally:
-        with contextlib.suppress(OSError):  # a full disk, which `main` has told
+        with contextlib.suppress(OSError):  # a full disk, which `main` has reported
             flush()
     gc.freeze()  # what is left goes with the process: looking through it for garbage takes a quarter of the time
     sys.exit(INTERRUPTED if interrupts.came else status)

@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what may stand next, and leave the process."""
+    """Answer a shell that asks what may be next, and leave the process."""
     import argcomplete
 
     for action in actions(parser):

@@ -1,7 +1,7 @@
 """Options from a file: `surgeon.toml`, or `[tool.surgeon]` in `pyproject.toml`, in this folder or its project's root.
 
-The command line comes first: an option that it names is not read from the file. The file is no program: passes that it
-names run only where the user trusts their folder.
+The command line comes first: an option that it names is not read from the file. The file is not a program: passes that
+it names run only where the user trusts their folder.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _entries(
     rows = []
     for (name, _), alike in groups.items():
         nodes = alike[0].node if len(alike) == 1 else f"{alike[0].node} and {len(alike) - 1} more"
-        same = len({nameless(e.why) for e in alike}) == 1  # else the first is told, with its own numbers
+        same = len({nameless(e.why) for e in alike}) == 1  # else the first is printed, with its own numbers
         rows.append((name, nodes, shared_reason([e.why for e in alike]) if same else alike[0].why))
     return rows
 

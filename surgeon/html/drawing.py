@@ -24,7 +24,7 @@ SMALL_CONSTANT = 4  # elements: a smaller constant is written out
 
 @dataclass(slots=True)
 class Box:
-    """`kind`: node, input, output, or lane: where a long edge passes, `depth` pixels deep. `detail` stands under the
+    """`kind`: node, input, output, or lane: where a long edge passes, `depth` pixels deep. `detail` is under the
     label, `full` in the tooltip."""
 
     label: str
@@ -153,7 +153,7 @@ def _short(text: str) -> str:
 def draw(drawn: Sketch, title: str) -> str:
     """The sketch as an <svg> element. `title` is what a screen reader says."""
     if not drawn.boxes:
-        return '<p class="none">nothing stands here any more</p>'
+        return '<p class="none">nothing is here any more</p>'
     ways = _place(drawn)
     left = min(b.x - b.width / 2 for b in drawn.boxes) - MARGIN
     right = max(b.x + b.width / 2 for b in drawn.boxes) + MARGIN
@@ -178,7 +178,7 @@ def _place(drawn: Sketch) -> list[list[int]]:
     above, below = _neighbours(drawn)
     for k in _ordered(above, below):
         drawn.boxes[k].layer = max((drawn.boxes[a].layer + 1 for a in above[k]), default=0)
-    for k, box in enumerate(drawn.boxes):  # an input stands right above its first reader
+    for k, box in enumerate(drawn.boxes):  # an input is right above its first reader
         if box.kind == "input" and below[k]:
             box.layer = min(drawn.boxes[b].layer for b in below[k]) - 1
     ways = [_way(drawn, a, b) for a, b in drawn.edges]

@@ -17,7 +17,7 @@ from surgeon.verdict_text import answer, merged, nameless, shared_reason
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
 UNCOUNTED = ("precision", "operators")  # parts of a page that are there, or not
-OPEN_WINDOWS = 10  # a page with no more rewrites shows their pictures without a click
+OPEN_WINDOWS = 10  # a page with no more rewrites shows their images without a click
 
 
 class Precision(Protocol):
@@ -412,7 +412,7 @@ def _precision(result: Precision) -> str:
     return (
         f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
         f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
-        "tensor rounded. Beside it stands the error of the original with only its weights and inputs rounded. "
+        "tensor rounded. Beside it is the error of the original with only its weights and inputs rounded. "
         f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
     )
 
@@ -452,7 +452,7 @@ def _cells(*cells: tuple[str, str], raw: Sequence[int] = ()) -> str:
 
 
 def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
-    """Rows under headers; a header that starts with # stands over numbers."""
+    """Rows under headers; a header that starts with # is over numbers."""
     names = "".join(
         f'<th class="number">{escape(h[1:])}</th>' if h.startswith("#") else f"<th>{escape(h)}</th>" for h in headers
     )

@@ -18,7 +18,7 @@ MOST_SHOWN = 8  # elements of a tensor attribute that a person reads
 
 
 class AttributeReference(str):
-    """The name of a function's attribute that stands where a value is meant (`ref_attr_name`)."""
+    """The name of a function's attribute that is where a value is meant (`ref_attr_name`)."""
 
 
 def read_attribute(attribute: AttributeProto) -> Any:
@@ -72,7 +72,7 @@ def write_attributes(proto: NodeProto, attrs: dict[str, Any]) -> dict[str, Any] 
 def constant_value(proto: NodeProto) -> np.ndarray | None:
     """The tensor of a Constant node, whichever of its attributes holds it.
 
-    None where each call of the function that it stands in says it, and where its numbers stand in a file of their own.
+    None where each call of the function that it is in says it, and where its numbers are in a file of their own.
     Raises ModelError for a sparse one.
     """
     (attribute,) = proto.attribute

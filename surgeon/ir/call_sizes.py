@@ -43,7 +43,7 @@ def check_calls(model: ModelProto) -> None:
         if depths[name] > DEEPEST:
             raise ModelError(
                 f"the function {_shown(name)} calls functions {depths[name]} deep, and ONNX takes {DEEPEST}. Put "
-                "functions in the place of their calls when you export the model."
+                "functions in place of their calls when you export the model."
             )
     called_for = sum(sizes.get(called(node), 0) for node in all_nodes(model.graph))
     most = max(MOST_IN_CALLS, MOST_FOR_EACH * (len(model.graph.node) + sum(len(f.node) for f in model.functions)))

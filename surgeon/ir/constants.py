@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from surgeon.ir.model import Model
 
 FOLD_LIMIT = 1 << 22  # elements: a computed constant larger than this is left to the runtime
-NEVER_CONSTANT = RANDOM | HOLDS | {"Dropout"}  # what they return is drawn, or is no tensor
+NEVER_CONSTANT = RANDOM | HOLDS | {"Dropout"}  # what they return is drawn, or is not a tensor
 TO_FOUR_BITS = frozenset({"Cast", "CastLike", "QuantizeLinear"})
 FOUR_BITS = frozenset({"int4", "uint4"})
 
@@ -33,9 +33,9 @@ Fingerprint = tuple[tuple[int, ...], str, bytes]
 class Constants:
     """The constants of a model, each computed once.
 
-    The nodes behind a constant are run through ONNX Runtime: what is proved with it is computed with it. What it has no
-    kernel for, and so runs in no model, onnx's reference evaluator computes. Shapes come from `model.types`, which asks
-    here for elements.
+    The nodes that compute a constant are run through ONNX Runtime: what is proved with it is computed with it. What it
+    has no kernel for, and so runs in no model, onnx's reference evaluator computes. Shapes come from `model.types`,
+    which asks here for elements.
     """
 
     def __init__(self, model: Model) -> None:
@@ -120,7 +120,7 @@ class Constants:
         return found
 
     def expect_more(self) -> None:
-        """More has become knowable: what was no constant is decided again."""
+        """More has become knowable: what was not a constant is decided again."""
         self._decided = {v: True for v, decided in self._decided.items() if decided}
 
     def _decide(self, value: Value) -> Value | None:

@@ -1,7 +1,7 @@
 """What ONNX Runtime's own operators (`com.microsoft`) take and return: schemas, which onnx does not have.
 
 The source is ONNX Runtime's ContribOperators.md. A schema here serves three ends: the defaults of attributes, the types
-of tensors, and the inference of shapes behind a node. It is not registered with onnx.
+of tensors, and the inference of shapes after a node. It is not registered with onnx.
 """
 
 from __future__ import annotations

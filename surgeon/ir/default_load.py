@@ -26,7 +26,7 @@ ENDS = "ONNX Runtime's default optimisations end its process"
 SERVER = f"""
 import json, os, sys
 answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # what ONNX Runtime prints is no answer
+os.dup2(2, 1)  # what ONNX Runtime prints is not an answer
 import onnxruntime as ort
 ort.set_default_logger_severity(4)
 for line in sys.stdin:

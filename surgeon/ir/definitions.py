@@ -22,7 +22,7 @@ from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import schema
 
 DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
-# What normalises a sum -> what normalises, in ONNX Runtime's reading at every opset, and where its bias stands.
+# What normalises a sum -> what normalises, in ONNX Runtime's reading at every opset, and where its bias is.
 NORMS = {
     "SkipLayerNormalization": ("LayerNormalization", 4),
     "SkipSimplifiedLayerNormalization": ("SimplifiedLayerNormalization", 3),
@@ -45,7 +45,7 @@ STRAYING = frozenset(
 def strays(node: NodeProto, half: bool) -> bool:
     """Whether ONNX Runtime computes the node otherwise than its definition says, or has no kernel for this form.
 
-    half  whether the node stands in a window of half precision
+    half  whether the node is in a window of half precision
     """
     if node.domain != contrib.DOMAIN:
         return False
@@ -167,7 +167,7 @@ def _has_zero(node: NodeProto) -> bool:
 
 
 def _applied(kind: str, x: str, attrs: dict[str, Any], opset: int, make: Any) -> Any:
-    """What stands between the two of DequantizeLinear and QuantizeLinear."""
+    """What is between the two of DequantizeLinear and QuantizeLinear."""
     given = {name: v for name, v in attrs.items() if name not in ("channels_last", "opset")}
     op = kind.removeprefix("QLinear")
     if op == "ReduceMean" and opset >= 18:
@@ -184,7 +184,7 @@ def _applied(kind: str, x: str, attrs: dict[str, Any], opset: int, make: Any) ->
 def in_own_domain(model: ModelProto) -> ModelProto:
     """The model itself, with what ONNX's checker refuses and ONNX Runtime runs in the domain of that.
 
-    Its operators that stand in ONNX's own domain, and those that ONNX has deprecated: GroupNormalization of opset 18.
+    Its operators that are in ONNX's own domain, and those that ONNX has deprecated: GroupNormalization of opset 18.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     found = [n for n in all_nodes(model.graph) if contrib.is_onnxruntimes(n, opset) or _is_deprecated(n, opset)]
@@ -384,7 +384,7 @@ def _of_one(
     projected: Any, ends: Any, mask: Any, past: Any, added: Any, num_heads: int, scale: Any, unidirectional: Any,
     mask_filter_value: Any,
 ) -> Any:  # fmt: skip
-    """Attention of queries, keys and values that stand behind one another in one tensor."""
+    """Attention of queries, keys and values that are concatenated in one tensor."""
     q, k, v = (_by_heads(part, num_heads) for part in np.split(projected, ends, axis=-1))
     if past is not None:
         k, v = np.concatenate([past[0], k], axis=2), np.concatenate([past[1], v], axis=2)
@@ -660,7 +660,7 @@ DEFINITIONS: dict[str, Any] = {
 }
 
 
-# What stands between their products, sums and activations is of their type.
+# What is between their products, sums and activations is of their type.
 IN_HALF = frozenset({"Attention", "GroupQueryAttention", "MultiHeadAttention", "NhwcFusedConv"})
 
 

@@ -1,4 +1,4 @@
-"""Model files: read without the external weights, written through a temporary file, weights on disk carried along."""
+"""Model files: read without the external weights, written through a temporary file, weights on disk copied along."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def _check_types(graph: onnx.GraphProto, path: Path) -> None:
 
 
 def as_text(path: str | os.PathLike[str]) -> str:
-    """A path for a library written in C++. Raises ModelError for one that is no UTF-8, which those do not take."""
+    """A path for a library written in C++. Raises ModelError for one that is not UTF-8, which those do not take."""
     text = os.fspath(path)
     try:
         text.encode()
     except UnicodeEncodeError:
         raise ModelError(
-            f"the name '{text}' is no text in UTF-8, and onnx, ONNX Runtime and TensorRT open no file by such a name. "
+            f"the name '{text}' is not UTF-8, and onnx, ONNX Runtime and TensorRT open no file by such a name. "
             "Rename what is not, or name a link to it."
         ) from None
     return text
@@ -237,7 +237,7 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _inner_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """The tensors that are no initializers of the model's graph: of bodies, attributes, functions and training."""
+    """The tensors that are not initializers of the model's graph: of bodies, attributes, functions and training."""
     yield from _tensors_inside(model.graph)
     for graph in (g for t in model.training_info for g in (t.initialization, t.algorithm)):
         yield from _tensors_in(graph)
@@ -356,7 +356,7 @@ def _serialized(model: ModelProto) -> bytes:
 def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
     """Write the weights to a file beside the model's, and return its place.
 
-    The file is named by what it holds, so a model never stands beside the weights of another one: those are there
+    The file is named by what it holds, so a model is never beside the weights of another one: those are there
     before it is. onnx takes the weights out of what it writes: that is a copy.
     """
     copy = ModelProto()
@@ -382,7 +382,7 @@ def _digest(path: Path) -> str:
 
 
 def _own_weights(path: Path) -> list[Path]:
-    """The files of weights that an earlier run has written beside the model that stands at `path`."""
+    """The files of weights that an earlier run has written beside the model that is at `path`."""
     named = re.escape(path.name) + rf"\.[0-9a-f]{{{DIGITS}}}\.data"
     earlier = ModelProto()
     try:
@@ -390,7 +390,7 @@ def _own_weights(path: Path) -> list[Path]:
         if not re.search(os.fsencode(named), data):
             return []
         earlier.ParseFromString(data)
-    except Exception:  # there is none, or it is no model: nothing is known of its weights
+    except Exception:  # there is none, or it is not a model: nothing is known of its weights
         return []
     return [path.with_name(file) for file in external_files(earlier) if re.fullmatch(named, file)]
 
@@ -405,13 +405,13 @@ def put(contents: Mapping[Path, Content]) -> None:
 class Staged:
     """Files that are written aside, and moved to their places when all are whole.
 
-    Each is written in a hidden folder beside its place, and moved at the end of a `with`; else what stood there stays.
+    Each is written in a hidden folder beside its place, and moved at the end of a `with`; else what was there stays.
     A signal that ends the process takes the folders away too. A link as the place of a file stays a link: the file that
     it names is replaced.
     """
 
     def __init__(self) -> None:
-        self._folders: dict[Path, Path] = {}  # where a file is to stand: where it is written
+        self._folders: dict[Path, Path] = {}  # where a file is to be: where it is written
         self._moves: dict[Path, Path] = {}
         self._dropped: list[Path] = []
         self._caught: list[int] = []
@@ -434,11 +434,11 @@ class Staged:
         return self._folders[folder]
 
     def drop(self, paths: Iterable[Path]) -> None:
-        """Take files away once all that was written stands in its place."""
+        """Take files away once all that was written is in its place."""
         self._dropped += paths
 
     def now(self, path: Path) -> Path:
-        """Where what shall stand at `path` can be read now."""
+        """Where what shall be at `path` can be read now."""
         real = _real(path)
         return next((written for written, place in self._moves.items() if place == real), path)
 

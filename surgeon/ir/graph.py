@@ -2,7 +2,7 @@
 
 A `Value` is a tensor: it knows its producer and its readers, and a reader inside a body is a reader of the outer value.
 A `Node` wraps a NodeProto. A `Graph` is one scope: the main graph, a body of an If, Loop or Scan, or a local function.
-Untouched nodes leave exactly as they came; new nodes stand where the node that they replace stood, so the order stays
+Untouched nodes leave exactly as they came; new nodes are where the node that they replace was, so the order stays
 topological and nothing is ever sorted.
 """
 
@@ -66,7 +66,7 @@ class Value:
 
     @property
     def is_written(self) -> bool:
-        """Whether the value stands in the file: as an initializer that no caller replaces, or as a Constant node.
+        """Whether the value is in the file: as an initializer that no caller replaces, or as a Constant node.
 
         An initializer that is an input too (since IR version 4) is a default, which a caller may replace.
         """
@@ -86,7 +86,7 @@ class Node:
         self.graph = graph
         self.inputs = inputs
         self.outputs: list[Value | None] = []
-        # Orders the nodes of a graph, in slots of SERIALS places each: the nodes made for a slot, and behind them the
+        # Orders the nodes of a graph, in slots of SERIALS places each: the nodes made for a slot, and after them the
         # file's own, at its last place.
         self.place = place
         self.alive = True
@@ -110,7 +110,7 @@ class Node:
 
     @property
     def slot(self) -> int:
-        """The number of the file's node that stands there or in front of which it stands."""
+        """The number of the file's node that is there or before which it is."""
         return self.place // SERIALS
 
     @property
@@ -170,7 +170,7 @@ class Node:
     def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones, as newer opsets have them.
 
-        What older opsets write as attributes stands in its place as an array, or as an AttributeReference.
+        What older opsets write as attributes is in its place as an array, or as an AttributeReference.
         """
         moved = MOVED.get(self.key)
         if moved is None and (not self.inputs or self.inputs[-1] is not None):
@@ -213,8 +213,8 @@ class Graph:
         self.in_function: bool = self.is_function or (parent is not None and parent.in_function)
         self.values: dict[str, Value] = {}
         self.nodes: list[Node] = []  # as the file has them
-        self.fronts: dict[Node, list[Node]] = {}  # the new nodes that stand right in front of a node, in order
-        self._spots: dict[Node, tuple[Node, int]] = {}  # of a new node: what it stands in front of, its number there
+        self.fronts: dict[Node, list[Node]] = {}  # the new nodes that are right before a node, in order
+        self._spots: dict[Node, tuple[Node, int]] = {}  # of a new node: what it is before, its number there
         self.by_op: dict[str, dict[Node, None]] = {}
         self.bodied: dict[Node, None] = {}  # the nodes with bodies, dead ones included
         self.new_tensors: list[Value] = []
@@ -406,8 +406,8 @@ class Graph:
         return sorted([node for row in rows for node in row], key=PLACE)
 
     def position(self, node: Node) -> tuple[float, ...]:
-        """Sorts the graph's nodes as they stand: what is made anew in a slot may stand before what was made first."""
-        path: list[float] = [math.inf]  # behind whatever stands in front of it
+        """Sorts the graph's nodes as they are: what is made anew in a slot may be before what was made first."""
+        path: list[float] = [math.inf]  # after whatever is before it
         current = node
         while current.is_new:
             current, number = self._spots[current]
@@ -425,9 +425,9 @@ class Graph:
         names: Sequence[str],
         at: Node,
     ) -> Node:
-        """A new node that stands where `at` stands.
+        """A new node that is where `at` is.
 
-        Its outputs carry `names`, which no tensor has. The node is called like the first of them.
+        Its outputs have `names`, which no tensor has. The node is called like the first of them.
         """
         proto = self.model.new_nodes.add()
         proto.op_type, proto.name = op, names[0]
@@ -527,7 +527,7 @@ class Graph:
     def _release(self, node: Node) -> Iterator[Value]:
         """What the node and its bodies read from outside, and read no more.
 
-        The bodies stay whole: the node may come back, and a proof runs what stood there.
+        The bodies stay whole: the node may come back, and a proof runs what was there.
         """
         for value in node.inputs:
             if value is not None:
@@ -674,7 +674,7 @@ def is_inside(graph: Graph | None, outer: Graph) -> bool:
 
 
 def _keep(entries: Any, wanted: list[bool]) -> None:
-    """Drop the entries of a repeated field that are not wanted; at once, since taking one out moves all behind it."""
+    """Drop the entries of a repeated field that are not wanted; at once, since taking one out moves all after it."""
     if all(wanted):
         return
     kept = [entry for entry, keep in zip(entries, wanted, strict=True) if keep]

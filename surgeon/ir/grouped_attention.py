@@ -1,7 +1,7 @@
 """ONNX Runtime's GroupQueryAttention in NumPy, as ContribOperators.md defines it.
 
 A cache of keys and values grows by the new ones. A sample has `seqlens_k` + 1 of them by then, and its new ones are the
-last of these, so that samples of different lengths are padded behind. What stands behind a sample's last key is not
+last of these, so that samples of different lengths are padded after. What follows a sample's last key is not
 specified: here it is its last new one again.
 """
 
@@ -83,7 +83,7 @@ def _turned(x: Any, cos: Any, sin: Any, places: Any, interleaved: int) -> Any:
 
 
 def _grown(past: Any, new: Any, behind: Any, total: int) -> Any:
-    """The cache with a sample's new rows behind those that it had."""
+    """The cache with a sample's new rows after those that it had."""
     room, count = past.shape[2], new.shape[2]
     rows = np.concatenate([past.astype(np.float32), new], axis=2)
     at = np.arange(max(room, total))[None]

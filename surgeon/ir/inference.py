@@ -3,7 +3,7 @@
 1. ONNX's inference runs over the model without its large weights, and without the sizes that the file declares.
 2. Where it leaves sizes open, the file's declarations are taken as far as they can be trusted (declared.py).
 3. The graph is walked for what ONNX's inference leaves out: targets of Reshape and Expand (sizes.py), bodies of If,
-   Loop and Scan (iteration.py), operators of unknown rank. What follows from that behind them is inferred too.
+   Loop and Scan (iteration.py), operators of unknown rank. What follows from that after them is inferred too.
 4. Until 2 and 3 find nothing more, it begins again with what they found.
 5. The body of a local function has the types of its first call.
 """
@@ -37,7 +37,7 @@ MOST_FOLLOWED = 32  # tensors that a constant is computed from, to be looked at 
 
 
 class Inference:
-    """One inference over a model as it stands. `before`: what an earlier one knew, or None."""
+    """One inference over a model as it is. `before`: what an earlier one knew, or None."""
 
     def __init__(self, model: Model, before: TypeTable | None) -> None:
         self._model = model
@@ -66,7 +66,7 @@ class Inference:
     def _remembered(self, graph: Graph) -> Iterator[ValueInfoProto]:
         """The tensors that nodes made by rewrites return, with the sizes that were known of what they replace.
 
-        A rewrite computes what stood there, but ONNX's inference may make less of how it is written: it has no name for
+        A rewrite computes what was there, but ONNX's inference may make less of how it is written: it has no name for
         a size that follows from a broadcast.
         """
         for node in graph.live():
@@ -80,7 +80,7 @@ class Inference:
     def _refine_graph(
         self, graph: Graph, refined: Iterable[Value] = (), repeated: bool = False
     ) -> list[ValueInfoProto]:
-        """Refine the table node by node; what ONNX's inference has to be told of this graph's tensors.
+        """Refine the table node by node; what ONNX's inference needs to know of this graph's tensors.
 
         `refined`: tensors of which the table says more than ONNX's inference knew. `repeated`: the scope runs several
         times, with other sizes each time.
@@ -146,7 +146,7 @@ class Inference:
     def _refine_bodies(self, node: Node, repeated: bool) -> None:
         """Refine the bodies of a node, those of a Loop or a Scan to a fixed point.
 
-        Of a state that an iteration hands to the next one, that is known which holds before the first, and behind each
+        Of a state that an iteration hands to the next one, that is known which holds before the first, and after each
         one if it holds before that.
         """
         table = self._table
@@ -169,7 +169,7 @@ class Inference:
             table.restore(values, rows)
 
     def _shape_in_all(self, state: LoopCarried) -> Shape | None:
-        """What holds of a state before the first iteration and behind it."""
+        """What holds of a state before the first iteration and after it."""
         if state.result is None:
             return state.shape
         return join([state.shape, without_names(self._table.get(state.result).shape)])
@@ -285,7 +285,7 @@ def without_weights(model: Model) -> ModelProto:
 def _inferred(model: ModelProto) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises.
 
-    An operator's inference may raise even in the lenient mode. Of the nodes of ENDING it is not told. Nor are values
+    An operator's inference may raise even in the lenient mode. Nodes of ENDING are not passed to it. Nor are values
     followed where a vector is long.
     """
     nodes = list(all_nodes(model.graph))

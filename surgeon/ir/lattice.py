@@ -1,7 +1,7 @@
 """What can be known of a tensor's type and shape, from nothing at all to every size.
 
 A dimension is an int where its size is known, a str where only a name for it is, else None. A shape is None where not
-even the rank is known. Two facts about one tensor meet in a shape that says both. Two tensors that may stand in one
+even the rank is known. Two facts about one tensor meet in a shape that says both. Two tensors that may be in one
 place join in a shape that holds for either.
 """
 

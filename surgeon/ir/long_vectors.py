@@ -18,7 +18,7 @@ from surgeon.ir.operators import OPERATORS
 
 LONG = 2**16  # elements of a vector
 HELD = 2**20  # elements of a vector that the file holds: it has grown with that
-MOST_SIZES = 64  # elements of a tensor that may be sizes: of the numbers of a longer one nothing is said
+MOST_SIZES = 64  # elements of a tensor that may be sizes: of the numbers of a longer one nothing is known
 COUNTING = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.FLOAT, TensorProto.DOUBLE})
 # Of the operators whose result has a shape that elements of inputs decide, those that may have more than they read.
 FEWER = frozenset({"Compress", "Slice", "Split", "TopK"})
@@ -35,7 +35,7 @@ class _Bound(NamedTuple):
     elements: float
 
 
-SHAPE = _Bound(1.0, 8.0)  # of whose elements nothing is said here: they are sizes of the model's tensors
+SHAPE = _Bound(1.0, 8.0)  # of whose elements nothing is known here: they are sizes of the model's tensors
 
 
 def has_long_vector(graph: GraphProto, nodes: Iterable[NodeProto]) -> bool:

@@ -37,7 +37,7 @@ class CollectionPause:
             gc.enable()
 
     def _collect_in_time(self) -> None:
-        """Collect where nobody has for long."""
+        """Collect garbage if that was not done for long."""
         if self._unseen > self.most_unseen and _collections() == self._collections:
             gc.collect()
         if _collections() != self._collections:

@@ -208,7 +208,7 @@ class Model:
         """Initializers that lost their last reader to a rewrite leave the file; those never read stay."""
         for value in self.orphans:
             if value.tensor is not None and not value.users and not value.is_output:
-                self.dropped.add(value)  # its tensor stays readable: a proof runs what stood there before
+                self.dropped.add(value)  # its tensor stays readable: a proof runs what was there before
                 value.graph.edited = True
 
     def drop_unused_functions(self) -> None:

@@ -7,7 +7,7 @@ Traits:
 
 elementwise   each element of the result follows from the elements of the inputs at the same position, broadcast
 broadcasts    elementwise, and each input may be broadcast: the result has the largest size of each axis
-commutative   the inputs may stand in any order
+commutative   the inputs may be in any order
 rising        the result never falls where an input of numbers rises
 falling       the result never rises where an input of numbers rises
 zero          the result is 0 where the first input is and the others are positive numbers

@@ -74,7 +74,7 @@ def follows_all(node: Node) -> bool:
 class Ranges:
     """The ranges of a model's tensors.
 
-    unknown  what is said of a tensor of which nothing follows; what its type holds, unless it is given
+    unknown  what is known of a tensor of which nothing follows; what its type holds, unless it is given
     follows  whether ranges are followed through a node; through every one, unless it is given
     """
 
@@ -267,7 +267,7 @@ def _maker(node: Node, position: int, op: str) -> Node | None:
 
 
 def _div(ranges: Ranges, node: Node, given: Sequence[Range]) -> Range | None:
-    """Of integers; nothing is said of a quotient by 0."""
+    """Of integers; nothing is known of a quotient by 0."""
     x, y = given
     if ranges.model.dtype(_output(node)) in FLOATS or not (x.whole and y.whole and y.low >= 0):
         return None

@@ -1,4 +1,4 @@
-"""A model whose tensors of some types are of others: wider ones for an exact evaluation, narrower ones for a target."""
+"""Copy a model with some element types replaced: wider ones for an exact evaluation, narrower ones for a target."""
 
 from __future__ import annotations
 

@@ -112,13 +112,13 @@ class Runner:
 
 
 def onnx_runtime() -> Any:
-    """The package. Raises SurgeonError where it does not load: that is no word about a model."""
+    """The package. Raises SurgeonError where it does not load: that does not concern a model."""
     try:
         import onnxruntime
     except Exception as error:
         raise SurgeonError(
             f"ONNX Runtime, which proves the rewrites, does not load: {first_line(error)}. Install the package "
-            "onnxruntime again, or say --verify none."
+            "onnxruntime again, or use --verify none."
         ) from error
     return onnxruntime
 

@@ -1,4 +1,4 @@
-"""Quantized operators spelled so that ONNX Runtime's kernels of uint8 by int8 do not saturate.
+"""Rewrite products of uint8 by int8 as products of uint8 by uint8, which ONNX Runtime does not saturate.
 
 On x86 processors without VNNI instructions (AVX2 and older) ONNX Runtime adds two products of uint8 by int8 in int16.
 The sum is cut off at 32,767, and 2 * 255 * 127 is more: measured with 1.32 on such a processor. Its kernels of uint8 by
@@ -49,7 +49,7 @@ QUANTIZE_THEMSELVES = frozenset({"DynamicQuantizeLSTM", "DynamicQuantizeMatMul"}
 
 
 def unsaturated(model: ModelProto) -> ModelProto:
-    """A model whose products of uint8 by int8 are of uint8 by uint8; the model itself where it has none."""
+    """The model with products of uint8 by uint8 instead of uint8 by int8; the model itself if it has none."""
     if not any(n.op_type in PRODUCTS for holder, _ in holders(model) for n in all_nodes(holder)):
         return model
     spelled = ModelProto()

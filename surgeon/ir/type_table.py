@@ -55,7 +55,7 @@ class TypeTable:
         return found is not None and found.shape is not None
 
     def is_written_as(self, value: Value, said: TypeProto) -> bool:
-        """Whether ONNX's inference wrote the very type that is `said`; told without reading it."""
+        """Whether ONNX's inference wrote the very type that is `said`, without reading it."""
         found = self._rows.get(value)
         return isinstance(found, ValueInfoProto) and bool(found.type == said)
 

@@ -78,7 +78,7 @@ class Types:
             self._infer_again()
 
     def infer_first(self) -> None:
-        """Infer unless that was done: behind a node without a schema, which is about to come, nothing can be."""
+        """Infer unless that was done: after a node without a schema, which is about to come, nothing can be."""
         self._inferred()
 
     def expect_more(self) -> None:
@@ -123,7 +123,7 @@ class Types:
                     table.add(out, UNKNOWN)
 
     def _elem_by_schemas(self, value: Value) -> tuple[int, list[Value]]:
-        """(the element type, or 0; the tensors that share it): from tensor to tensor of one type, until one says it."""
+        """(the element type, or 0; the tensors that share it): from tensor to tensor of one type, until one has it."""
         alike: list[Value] = []
         current = value
         while True:

@@ -293,7 +293,7 @@ def check_external(tensor: TensorProto, folder: Path) -> None:
     numbers = {key: given[key] for key in ("offset", "length") if key in given}
     for key, text in numbers.items():
         if not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
-            raise _misplaced(tensor, f"has the {key} '{text}', which is no number of bytes")
+            raise _misplaced(tensor, f"has the {key} '{text}', which is not a number of bytes")
     bits = _bits(tensor.data_type)
     offset = int(numbers.get("offset", "0"))
     held = (folder / given["location"]).stat().st_size - offset
@@ -302,7 +302,7 @@ def check_external(tensor: TensorProto, folder: Path) -> None:
     if needed is not None and length != needed:
         raise _misplaced(tensor, f"has {length} bytes there, and its type and shape need {needed}")
     if length > held:
-        raise _misplaced(tensor, f"ends {length - held} bytes behind the end of '{given['location']}'")
+        raise _misplaced(tensor, f"ends {length - held} bytes after the end of '{given['location']}'")
 
 
 def _bits(elem: int) -> int | None:

@@ -61,14 +61,14 @@ def _unlike(draws: Sequence[Feeds], axes: Mapping[str, int], count: int) -> Feed
 
 
 def joined(batches: Sequence[np.ndarray], layout: Layout, size: int) -> np.ndarray:
-    """Several batches one behind the other; `size` is that of each."""
+    """Several batches one after the other; `size` is that of each."""
     parts = [_split(batch, layout, size) for batch in batches]
     whole = np.concatenate(parts, layout.axis + 1)
     return _merged(whole, layout.axis)
 
 
 def _split(batch: np.ndarray, layout: Layout, size: int) -> np.ndarray:
-    """The axis of the samples in three: what is counted before them, the samples, what is behind."""
+    """The axis of the samples in three: what is counted before them, the samples, what is after."""
     shape, axis = batch.shape, layout.axis
     inner = shape[axis] // (layout.outer * size)
     return batch.reshape(*shape[:axis], layout.outer, size, inner, *shape[axis + 1 :])
@@ -139,7 +139,7 @@ def _difference(
 ) -> float:
     """How far the samples of an output are from the same alone; raises Mixed where it is not by rounding.
 
-    told  the output, as a message names it
+    told  the output's name in a message
     at    the first of them, how many they are, and how many there are in all
     """
     first, step, count = at

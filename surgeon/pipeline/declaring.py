@@ -1,4 +1,4 @@
-"""What the user says of tensors that nodes make: what a custom operator returns is known from nobody else."""
+"""The shapes and types that the user declares for the outputs of custom operators."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _read(name: str, text: str) -> tuple[tuple[Dim, ...], int]:
 
 
 def warnings_of_unknown(model: Model) -> list[str]:
-    """What to say of the operators without a definition of whose results nobody knows the rank."""
+    """A warning that names the results of operators without a definition whose rank is unknown."""
     found = list(_of_unknown_rank(model))
     if not found:
         return []
@@ -58,7 +58,7 @@ def warnings_of_unknown(model: Model) -> list[str]:
     others = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return [
         f"nothing is known of {named}{others}: no schema says what a custom operator returns, so little is rewritten "
-        f"behind it. Say its sizes: --custom-shape {found[0]}:Nx256, for example"
+        f"after it. Give its sizes: --custom-shape {found[0]}:Nx256, for example"
     ]
 
 

@@ -4,8 +4,8 @@ How many boxes it finds follows from the data, which TensorRT-RTX has no form fo
 sizes are fixed, and one more output says how many rows count. That is another interface, so it is made on request.
 
 The rows that count are the node's own, since it stays. Whether what is computed of them stays, is found out by running
-the nodes behind it one by one, on drawn rows and on the same with other rows behind them: each result must have the
-rows in front that it had without those. A node that makes something else of them is named.
+the nodes after it one by one, on drawn rows and on the same with other rows after them: each result must have the
+rows before that it had without those. A node that makes something else of them is named.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from surgeon.report import Applied
 from surgeon.rules.meaning import Speller
 
 NMS = "NonMaxSuppression"
-COLUMNS = 3  # of its rows: picture, class, box
+COLUMNS = 3  # of its rows: image, class, box
 PADDING = -1  # what a row that does not count holds, where the rows themselves are an output of the model
-# Of each trial: how many boxes are found, and how many rows of padding stand behind them; further nodes have more of
+# Of each trial: how many boxes are found, and how many rows of padding follow them; further nodes have more of
 # both. Few of many: a largest one of all rows is hardly among those that are found each time.
 TRIALS = ((1, 20), (2, 20), (1, 30), (5, 40), (1, 20), (0, 9))
 LEAST = 8  # boxes that a model must be run on, to tell rows apart
 SEEDS = 2  # random inputs on which the whole models are compared
 
-CUT_OFF = "{}: its rows stand by picture and class; of more than {} boxes those of the last ones are cut off"
+CUT_OFF = "{}: its rows are ordered by image and class; of more than {} boxes those of the last ones are cut off"
 
 Shapes = Mapping[str, Sequence[int]]
 
 
 class Dependent(ModelError):
-    """A node computes something else of a row where rows of padding stand behind it."""
+    """A node computes something else of a row where rows of padding follow it."""
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -83,14 +83,14 @@ def _is_suppression(node: NodeProto) -> bool:
 
 
 class _Trials(Walk):
-    """Runs what stands behind the nodes, on drawn rows alone and together with rows of padding."""
+    """Runs what follows the nodes, on drawn rows alone and together with rows of padding."""
 
     def __init__(self, model: ModelProto, nodes: list[NodeProto], base: Path | None, shapes: Shapes) -> None:
         super().__init__(model)
         self.nodes, self.base, self.shapes = nodes, base, shapes
 
     def run(self) -> tuple[dict[str, int], list[str]]:
-        """The axis of the rows, by output of the model that has them, and the nodes with several pictures or classes.
+        """The axis of the rows, by output of the model that has them, and the nodes with several images or classes.
 
         Raises Dependent.
         """
@@ -123,7 +123,7 @@ class _Trials(Walk):
         return found
 
     def _given(self, behind: Sequence[NodeProto]) -> Feeds:
-        """What the nodes behind read from elsewhere, and the boxes and scores, as random inputs make them."""
+        """What later nodes read from elsewhere, and the boxes and scores, as random inputs make them."""
         made = {n.output[0] for n in self.nodes}
         names = [i for n in self.nodes for i in n.input[:2]]
         for node in behind:
@@ -167,8 +167,8 @@ class _Trials(Walk):
 
 def _dependent(node: NodeProto, why: str = "") -> Dependent:
     return Dependent(
-        f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where rows of padding stand "
-        f"behind them{f' ({why})' if why else ''}."
+        f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where rows of padding are "
+        f"after them{f' ({why})' if why else ''}."
     )
 
 
@@ -178,11 +178,11 @@ def _varied(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
 
 
 def _drawn(rng: np.random.Generator, place: int, boxes: tuple[int, ...], scores: tuple[int, ...]) -> Tensor:
-    """Rows of picture, class and box. Each node finds as many as no other one does."""
+    """Rows of image, class and box. Each node finds as many as no other one does."""
     limits = [scores[0], scores[1], boxes[1]]
     if boxes[1] < LEAST or 0 in limits:
         raise ModelError(
-            f"the rows cannot be fixed: the model was run on {boxes[1]} boxes. Say larger sizes: --shapes."
+            f"the rows cannot be fixed: the model was run on {boxes[1]} boxes. Give larger sizes: --shapes."
         )
     padded = [rng.integers(0, limits, (found + more + 2 * place, COLUMNS)) for found, more in TRIALS]
     alone = [rows[: found + (place if found else 0)] for rows, (found, _) in zip(padded, TRIALS, strict=True)]
@@ -190,8 +190,7 @@ def _drawn(rng: np.random.Generator, place: int, boxes: tuple[int, ...], scores:
 
 
 def _placed(alone: list[np.ndarray], padded: list[np.ndarray], sized: bool) -> Tensor | None:
-    """The tensor, with the axis along which the padding stands; None where it does not stand behind the rows that
-    count."""
+    """The tensor, with the axis of the padding; None where it does not follow the rows that count."""
     pairs = list(zip(alone, padded, strict=True))
     if all(is_equal(a, p) for a, p in pairs):
         return Tensor(alone, padded)

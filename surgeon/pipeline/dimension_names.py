@@ -1,8 +1,8 @@
 """Give dimensions of inputs that share a name by accident names of their own.
 
 Exporters write `?`, `None` or `unk__0` for every size that they do not know, and people one name for the height and the
-width of a picture. To ONNX, and to TensorRT from 8.5 on, one
-name is one size: an engine is refused for a batch of 1 and a picture of 640, or for two sentences of other lengths.
+width of an image. To ONNX, and to TensorRT from 8.5 on, one
+name is one size: an engine is refused for a batch of 1 and an image of 640, or for two sentences of other lengths.
 
 Whether sizes must be equal is found out by runs: where some of the dimensions double and the model still runs, these
 are independent of the others. Sizes that must be equal keep one name.
@@ -28,7 +28,7 @@ from surgeon.proof.whole import sizes_that_run
 
 # What exporters write for a size of which they know nothing.
 ACCIDENTAL = re.compile(r"\?|-1|None|none|unknown|unk__\d+|dynamic_axes_\d+")
-PICTURE = 4  # dimensions of an input that may be a picture
+PICTURE = 4  # dimensions of an input that may be an image
 MOST_AXES = 16  # dimensions with accidental names; the runs grow with the square of that
 
 
@@ -87,7 +87,7 @@ def _may_be_shared(info: ValueInfoProto) -> bool:
 
 
 def _are_sides(axes: Sequence[Axis], pictures: Container[str]) -> bool:
-    """Whether dimensions of one name are those of a single picture."""
+    """Whether dimensions of one name are those of a single image."""
     return axes[0].input in pictures and all(axis.input == axes[0].input for axis in axes)
 
 

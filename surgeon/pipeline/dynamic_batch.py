@@ -1,8 +1,8 @@
 """Make the batch of a finished model dynamic, and prove that each sample is computed as alone.
 
 The model is run node by node. `alone` holds what each tensor is for one batch of the file's own size, `together` what
-it is for several of them at once. What a node makes of several batches must be what it makes of each, one behind the
-other along some axis. Where it is not, the node is repaired: a batch that stands in the constant of a Reshape, a Resize
+it is for several of them at once. What a node makes of several batches must be what it makes of each, one after the
+other along some axis. Where it is not, the node is repaired: a batch that is in the constant of a Reshape, a Resize
 or a Slice, or a tensor with one row for each sample that is the same in every row. What cannot be repaired mixes
 samples, and is named. So is what puts the samples of an output elsewhere than along one dimension, which is the batch.
 At the end both models are run as a whole.
@@ -38,7 +38,7 @@ MOST_WALKS = 32  # ways to place the samples that are tried
 
 @dataclass(slots=True)
 class _Repair:
-    """Nodes and constants that stand in a node's place."""
+    """Nodes and constants that are in a node's place."""
 
     node: NodeProto
     before: list[NodeProto] = field(default_factory=list)
@@ -101,7 +101,7 @@ def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
         if dims[0] == first:
             found[name] = 0
     if not found:
-        raise ModelError("the model has no input with a batch. Say its axis: --batch-axis INPUT:AXIS.")
+        raise ModelError("the model has no input with a batch. Give its axis: --batch-axis INPUT:AXIS.")
     return {name: found[name] for name in infos if name in found}
 
 
@@ -117,7 +117,7 @@ def _sizes(model: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[i
 def _size_of_the_batch(sized: Mapping[str, tuple[int, ...]], axes: Mapping[str, int]) -> int:
     found = {sized[name][axis] for name, axis in axes.items()}
     if len(found) > 1:
-        raise ModelError(f"the inputs have batches of {' and '.join(map(str, sorted(found)))}. Say --batch-axis.")
+        raise ModelError(f"the inputs have batches of {' and '.join(map(str, sorted(found)))}. Use --batch-axis.")
     size = found.pop()
     if not size:
         raise Mixed("the batch of the model is empty")
@@ -127,7 +127,7 @@ def _size_of_the_batch(sized: Mapping[str, tuple[int, ...]], axes: Mapping[str, 
 def _walked(
     model: ModelProto, axes: Mapping[str, int], size: int, sizes: Mapping[str, tuple[int, ...]]
 ) -> tuple[_Walk, ModelProto]:
-    """The model with a dynamic batch. Where samples mix, a Reshape in front may place them otherwise."""
+    """The model with a dynamic batch. Where samples mix, a Reshape before it may place them otherwise."""
     choices: dict[str, int] = {}
     first: Mixed | None = None
     for _ in range(MOST_WALKS):
@@ -428,7 +428,7 @@ class _Walk(Walk):
         return _Repair(repaired, [], {name: array})
 
     def _batch_name(self) -> str:
-        """The tensor with the size of the batch, which is made in front of all nodes."""
+        """The tensor with the size of the batch, which is made before all nodes."""
         if not self._front:
             name, axis = next(iter(self.axes.items()))
             shape, made = self._name("shape"), self._name("size")

@@ -128,7 +128,7 @@ class _Step:
         return cls(TYPES[form.kind], elem, tuple(perm), *numbers)
 
     def put_in_front(self, model: ModelProto, info: ValueInfoProto, names: Any) -> list[Text]:
-        """Write the nodes in front of all others, and give the input its new type; the nodes as text."""
+        """Write the nodes before all others, and give the input its new type; the nodes as text."""
         graph, nodes, constants = model.graph, [], []
         current = info.name
         todo: list[tuple[str, dict[str, Any], np.ndarray | None]] = []

@@ -7,8 +7,7 @@ with what a round trip through it drops restored.
 
 onnx-graphsurgeon drops metadata, doc strings, quantization annotations and unused initializers, and it writes into the
 model that it imports. So a pass gets a graph of a copy, and from what it gives back only the nodes and tensors that it
-changed are taken; everything else is the file's own. What it changed may stand anywhere,
-so the proof is the whole model.
+changed are taken; everything else is the file's own. What it changed may be anywhere, so the proof is the whole model.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ GraphFunction = Callable[[Any], Any]
 
 
 class GraphRule(ModelRule):
-    """A pass that is a function over a `gs.Graph`. Runs before surgeon's own passes, with stage LOWER behind them."""
+    """A pass that is a function over a `gs.Graph`. Runs before surgeon's own passes, with stage LOWER after them."""
 
     __slots__ = ()
 
@@ -56,7 +55,7 @@ def gs_pass(function: GraphFunction | None = None, /, *, stage: Stage = Stage.CL
 
     It edits the graph in place or returns another; `surgeon.require` declines. It need not clean up or sort. It runs
     once over the whole model, and its result stays only where both whole models compute the same.
-    `@gs_pass(stage=Stage.LOWER)` runs behind surgeon's own passes, on what they wrote for the target.
+    `@gs_pass(stage=Stage.LOWER)` runs after surgeon's own passes, on what they wrote for the target.
     """
     if function is None:
         return lambda body: GraphRule(body, stage)
@@ -99,7 +98,7 @@ def _exported(graph: Any) -> ModelProto:
 
 @dataclass(slots=True)
 class Outcome:
-    """The model behind the passes, and what they did to it."""
+    """The model after the passes, and what they did to it."""
 
     model: ModelProto
     applied: list[Applied] = field(default_factory=list)
@@ -160,7 +159,7 @@ def changed_by(
         raise
     except Exception as error:
         raise PassError(
-            f"the pass '{name}' failed: {type(error).__name__}: {error}. Leave it out with --skip {name}, or mend it."
+            f"the pass '{name}' failed: {type(error).__name__}: {error}. Leave it out with --skip {name}, or fix it."
         ) from error
     return restored(model, untouched, touched, base)
 
@@ -323,7 +322,7 @@ def _restore_header(after: ModelProto, untouched: ModelProto, touched: ModelProt
 
 
 def _drop_stale(graph: GraphProto, original: GraphProto) -> None:
-    """Types and annotations of tensors that another node makes now, or nobody, no longer hold."""
+    """Types and annotations of tensors that another node makes now, or none, no longer hold."""
     before = {o: n.SerializeToString(deterministic=True) for n in original.node for o in n.output}
     now = {o: n.SerializeToString(deterministic=True) for n in graph.node for o in n.output}
     fixed = {t.name for t in graph.initializer} | {i.name for i in graph.input}

@@ -39,7 +39,7 @@ SPOKEN: dict[int, str] = {FLOAT: "fp32", TensorProto.DOUBLE: "float64"}
 
 
 def narrowable(model: ModelProto, target: Target) -> dict[int, int]:
-    """The types of the model that can be carried in others -> these."""
+    """The types of the model that can be stored in others -> these."""
     inputs_and_outputs = {i.type.tensor_type.elem_type for i in (*model.graph.input, *model.graph.output)}
     held = inputs_and_outputs | set(_types_inside(model))
     found = {kind: to for kind, to in EVERYWHERE.items() if kind in held}
@@ -81,7 +81,7 @@ def prepare(asked: Asked) -> Prepared | None:
 
 
 def _said(kinds: Mapping[int, int], error: float | None) -> str:
-    carried = ", ".join(f"{_name(kind)} is carried in {_name(to)}" for kind, to in sorted(kinds.items()))
+    carried = ", ".join(f"{_name(kind)} is stored in {_name(to)}" for kind, to in sorted(kinds.items()))
     if error is None:
         return f"{carried}; what that changes was not measured"
     if not error:
@@ -94,7 +94,7 @@ def _name(kind: int) -> str:
 
 
 def _retype_outside(model: ModelProto, kinds: Mapping[int, int]) -> None:
-    """Give inputs and outputs other types, with a Cast behind each input and in front of each output."""
+    """Give inputs and outputs other types, with a Cast after each input and before each output."""
     graph, fresh = model.graph, fresh_name(model)
     weights = {t.name for t in graph.initializer}
     casts = []
@@ -141,7 +141,7 @@ def _write_shifts(made: ModelProto, source: ModelProto) -> None:
 
 
 def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Mapping[int, int]) -> None:
-    """Put a Cast in front of an output that a node makes."""
+    """Put a Cast before an output that a node makes."""
     maker = next((n for n in graph.node if info.name in n.output), None)
     if maker is None:
         raise ModelError(f"the output '{info.name}' is made by no node: it cannot get another type")
@@ -156,7 +156,7 @@ def _measured(
     before: ModelProto, after: ModelProto, kinds: Mapping[int, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[float, str]:
     """The largest difference between the models on drawn numbers, as a part of the largest output; and what is to be
-    said of integers that differ on other numbers than random ones: ranks of what fp32 cannot tell apart.
+    said of integers that differ on other numbers than random ones: ranks of numbers that are equal in fp32.
 
     The original gets them in its own types, so what the inputs are rounded by counts, too. Raises ModelError.
     """

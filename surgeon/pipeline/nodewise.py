@@ -14,7 +14,7 @@ from surgeon.ir.protos import body_protos
 from surgeon.ir.run import Runner, Unrunnable, model_around
 from surgeon.proof.equality import TOLERANCE, compare
 
-LOOSE = 10.0  # times the tolerance of one window: a kernel sums a larger batch in another order, node behind node
+LOOSE = 10.0  # times the tolerance of one window: a kernel sums a larger batch in another order, node by node
 
 
 @dataclass(frozen=True, slots=True)

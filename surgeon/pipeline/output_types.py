@@ -1,8 +1,7 @@
-"""Say the types of outputs that the file names without one.
+"""Add the inferred type to outputs that the file declares without one.
 
 A tensor from the middle of a model becomes an output by its name alone: `graph.output.append(ValueInfoProto(name=n))`.
-ONNX Runtime infers its type. TensorRT refuses the model, and so does ONNX's checker, without which nothing
-is proved.
+ONNX Runtime infers its type. TensorRT refuses the model, and so does ONNX's checker, without which nothing is proved.
 """
 
 from __future__ import annotations

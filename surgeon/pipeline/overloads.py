@@ -1,7 +1,7 @@
 """Overloads of local functions through onnx-graphsurgeon, which has no place for them.
 
 Two nodes of one operator may have different functions: then each function has an overload, and each node names one.
-onnx-graphsurgeon forgets both. Its objects carry them here as a Python attribute.
+onnx-graphsurgeon forgets both. Its objects have them here as a Python attribute.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _pairs(graph: Any, model: ModelProto) -> Iterator[tuple[Any, NodeProto | Fun
     yield from _nodes(graph.nodes, model.graph.node)
     for function, proto in zip(graph.functions, model.functions, strict=True):
         yield function, proto
-        made = len(proto.node) - len(function.nodes)  # an export puts the constants in front as nodes
+        made = len(proto.node) - len(function.nodes)  # an export puts the constants first, as nodes
         yield from _nodes(function.nodes, proto.node[made:])
 
 

@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
 
     model     the changed model
     applied   what was changed, as the report has it
-    warnings  what has to be said about it
+    warnings  what has to be reported about it
     shapes    the sizes of inputs for proofs, where those that the user gave are of other inputs; else None
     """
 
@@ -137,7 +137,7 @@ def applied(
 
 
 def unused(stem: str, taken: Container[str]) -> str:
-    """The first of `stem`, `stem_2`, `stem_3`, .. that is not taken."""
+    """The first of `stem`, `stem_2`, `stem_3`, .. that is free."""
     names = chain([stem], (f"{stem}_{k}" for k in count(2)))
     return next(name for name in names if name not in taken)
 

@@ -117,7 +117,7 @@ class Run:
         return driver
 
     def _written(self, driver: Driver) -> Attempt:
-        """The model of a driver as it stands now."""
+        """The model of a driver as it is now."""
         model, overloaded = driver.model, []
         model.drop_unused_functions()
         if self.options.target.carries_functions:

@@ -70,7 +70,7 @@ class Result:
         return f"{title}\n{self.report!r}"
 
     def _repr_html_(self) -> str:
-        """The answer, and the rewrites as pictures, for a notebook."""
+        """The answer, and the rewrites as images, for a notebook."""
         from surgeon.html.page import notebook  # a run without a notebook starts without it
 
         return notebook(self.report)
@@ -125,7 +125,7 @@ def _check_skips(functions: Collection[ModelRule], options: Options) -> None:
 
 
 def _with_functions(functions: Collection[ModelRule], source: Source, options: Options, known: ProofCache) -> Result:
-    """Run functions in front, the other passes, and functions of the stage LOWER behind them."""
+    """Run functions first, then the other passes, and functions of the stage LOWER after them."""
 
     def run(rules: Iterable[ModelRule], model: ModelProto) -> Outcome:
         return run_graph_rules(

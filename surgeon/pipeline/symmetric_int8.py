@@ -1,8 +1,8 @@
 """Quantize activations around zero, as TensorRT's int8 kernels do, where the user allows it: `--symmetric-int8`.
 
 QuantizeLinear with a zero point     In int8 with a zero point of 0, and a scale that still holds the whole range. A Max
-                                     or a Min in front keeps the end that the range had.
-operators on its integers            On numbers, behind a DequantizeLinear of its own: Reshape, Transpose, MaxPool, ..
+                                     or a Min before it keeps the end that the range had.
+operators on its integers            On numbers, after a DequantizeLinear of its own: Reshape, Transpose, MaxPool, ..
 QLinearConv, QLinearAdd, QGemm, ..   DequantizeLinear, Conv, Add or Gemm, QuantizeLinear.
 other operators of com.microsoft     What the pass contrib makes of them.
 """
@@ -42,7 +42,7 @@ STEP = 1 / LEVELS  # and one step of the largest number, which an original may b
 
 
 class Quantizer(NamedTuple):
-    """A QuantizeLinear to move: what it makes is dequantized in `ends`, some of it behind `moves`."""
+    """A QuantizeLinear to move: what it makes is dequantized in `ends`, some of it after `moves`."""
 
     node: NodeProto
     scale: np.ndarray
@@ -189,7 +189,7 @@ PRODUCTS = {
     "QLinearMatMul": Product("MatMul", bias=8, scale=6),
     "com.microsoft::QGemm": Product("Gemm", bias=6, scale=7),
 }
-# Operators of com.microsoft without: each operand has a scale and a zero point behind it, and so has the result.
+# Operators of com.microsoft without: each operand has a scale and a zero point after it, and so has the result.
 PLAIN = {
     "com.microsoft::QLinearAdd": "Add",
     "com.microsoft::QLinearMul": "Mul",
@@ -302,7 +302,7 @@ def _hold(model: ModelProto, name: str, array: np.ndarray) -> str:
 
 
 class Around(NamedTuple):
-    """The nodes that a quantizer gets in front and behind."""
+    """The nodes that a quantizer gets before and after."""
 
     front: list[NodeProto]
     behind: list[NodeProto]
@@ -313,7 +313,7 @@ def _change(
     quantizers: Sequence[Quantizer],
     how: Callable[[ModelProto, Quantizer, Fresh], Around],
 ) -> None:
-    """Change each quantizer, and what is read behind it."""
+    """Change each quantizer, and what is read after it."""
     graph, fresh = model.graph, fresh_name(model)
     around = {q.node.output[0]: how(model, q, fresh) for q in quantizers}
     nodes = []
@@ -428,7 +428,7 @@ def _largest(found: np.ndarray, ideal: np.ndarray) -> float:
 
 
 def _part(found: np.ndarray, ideal: np.ndarray, of: Callable[[np.ndarray], float]) -> float:
-    """Of integers that are no quantized numbers, such as labels: 1 where they differ."""
+    """Of integers that are not quantized numbers, such as labels: 1 where they differ."""
     if not ideal.size or ideal.dtype.kind not in "fiub":
         return 0.0
     if not is_float(ideal.dtype) and ideal.dtype.itemsize > 1:

@@ -1,1 +1,1 @@
-"""Whether two models are equal: windows cut out, inputs drawn, results judged. `prove` shows the rooms."""
+"""Whether two models are equal: windows cut out, inputs drawn, results judged. `prove` lists the modules."""

@@ -1,8 +1,8 @@
-"""Where a window turns, found by search: the inputs and the sizes at which a comparison in it begins to say otherwise.
+"""Search for breakpoints: the inputs and the sizes at which a comparison in a window changes its result.
 
-The constants of a window tell where x > 3 turns. Where sqrt(x * 7) > 3 does, or a mean, or a size divided by two, is
-found here: both operands of each comparison are read, numbers are tried that are far apart, and between two of them at
-which the comparison says different things the place is found by halving.
+The constants of a window give the breakpoint of x > 3. That of sqrt(x * 7) > 3, of a mean, or of a size divided by two
+is found by search: both operands of each comparison are read at numbers that are far apart, and between two numbers
+with different results the breakpoint is found by bisection.
 
 1. Where an operand has the shape of an input, each element of that is searched by itself, all at once.
 2. Else the whole input is one number.
@@ -33,7 +33,7 @@ from surgeon.proof.feeds import LARGEST_INPUT, Feeds
 COMPARED = COMPARES | {"Max", "Min"}
 
 MOST_TURNS = 8  # comparisons of one side that are searched
-MOST_FOUND = 64  # places of one comparison
+MOST_FOUND = 64  # positions of one comparison
 NEXT_TO_ZERO = 1e-18
 MANY = 200  # from here on the other dimensions are 1
 SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
@@ -41,7 +41,7 @@ MOST_RUNS = 600  # of a side, for the search
 PATIENCE = 3.0  # seconds of the search of a side, before the next run is not begun
 STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
 COARSE = tuple(2.0**k for k in range(-10, 21, 3))
-BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from such a place numbers are tried, relative to it
+BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from such a position numbers are tried, relative to it
 BESIDE_A_WHOLE = (0.0, 1e-3)
 
 Sizes = tuple[int, ...]
@@ -155,7 +155,7 @@ def _said(values: Mapping[str, np.ndarray], turn: Turn) -> np.ndarray:
 
 
 def feeds_at_bends(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: bool) -> Iterator[Feeds]:
-    """Inputs on either side of the places at which a side turns; one input at a time, the others as in `base`.
+    """Inputs on either side of the positions at which a side turns; one input at a time, the others as in `base`.
 
     mixes  whether what is compared may depend on what is beside a number
     """
@@ -206,7 +206,7 @@ class _Search:
         return _halved(ladder[turned], ladder[turned + 1], said[turned], lambda values: asked(name, turn, values))
 
     def of_elements(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
-        """What it says of numbers that stand beside each other in the input."""
+        """What it says of numbers that are beside each other in the input."""
         found = [self._said(name, turn, part) for part in _parts(values, self.base[name])]
         if any(said is None or said.shape != self.base[name].shape for said in found):
             return None
@@ -268,7 +268,7 @@ def _halved(
 
 
 def _beside(low: np.ndarray, high: np.ndarray, parts: Sequence[float]) -> np.ndarray:
-    """Numbers on either side of some places, near and a little further off; integers next to them."""
+    """Numbers on either side of some positions, near and a little further off; integers next to them."""
     ends = np.concatenate([low, high])
     if is_float(ends.dtype):
         wide = ends.astype(np.float64)

@@ -1,8 +1,8 @@
 """Proofs that held, in a file of the user's cache: a second run of the same windows runs none of them.
 
-A line is a proof: what identifies it, the largest difference, and what has to be said about it. The file's name says
-which surgeon and which ONNX Runtime made them, by version and by the text of the code that judges. Only proofs that
-held are kept: what failed, or could not be run, is looked at again.
+A line is a proof: what identifies it, the largest difference, and what has to be reported about it. The file's name
+says which surgeon and which ONNX Runtime made them, by version and by the text of the code that judges. Only proofs
+that held are kept: what failed, or could not be run, is looked at again.
 
 A line is believed, so a file that another user may have written is not read, and the report says so. A cache that
 several users share is one that the user asks for.
@@ -39,7 +39,7 @@ JUDGES = ("proof", "ir", "rules")  # the folders whose code decides what a proof
 class ProofCache(dict[bytes, Verdict]):
     """The verdicts of earlier runs, by what identifies the proof; `save` adds the new ones to the file.
 
-    A file that cannot be read or written is no error: proofs are run then. `warnings` is what the report has to say
+    A file that cannot be read or written is not an error: proofs are run then. `warnings` is what the report has to say
     about the file: why it is not believed, or that anybody may have written it.
     """
 
@@ -106,7 +106,7 @@ def place_of_proofs() -> Path | None:
     try:
         told = os.environ.get(SHARED) or os.environ.get(PRIVATE)
         return Path(told or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "surgeon") / name
-    except RuntimeError:  # nobody's home
+    except RuntimeError:  # the user has no home folder
         return None
 
 

@@ -130,7 +130,7 @@ class Cutter:
         return open_input
 
     def _is_unread(self, alias: Value | None) -> bool:
-        """Whether a tensor that stands for a window's output has gone since: nobody was left to read it."""
+        """Whether a tensor that stands for a window's output has gone since: no node is left to read it."""
         now = self._present(alias) if alias is not None else None
         return now is not None and now.producer is not None and not now.producer.alive and not now.users
 
@@ -313,7 +313,7 @@ class _CutSide:
         return list(found.values())
 
     def _copy(self, node: Node) -> NodeProto:
-        """A node as the window has it: with the window's names, without its own and what is said about it."""
+        """A node as the window has it: with the window's names, without its own and its doc strings."""
         proto = NodeProto()
         proto.CopyFrom(node.proto)
         self._copy_bodies(node, proto)
@@ -354,7 +354,7 @@ class _Before(_CutSide):
 
 
 class _After(_CutSide):
-    """The rewritten side: nodes and bodies as they stand."""
+    """The rewritten side: nodes and bodies as they are."""
 
     def add(self, out: Value, alias: Value | None = None) -> None:
         """Add what makes a tensor; `alias`: the one that stands for it, where no node makes it any more."""
@@ -429,7 +429,7 @@ def _define(model: ModelProto) -> None:
 
 
 def _standing(matched: Iterable[Node]) -> Iterator[Node]:
-    """What stands inside a match, on which a body may build: its nodes, or what another rewrite has made of them."""
+    """What is inside a match, on which a body may build: its nodes, or what another rewrite has made of them."""
     for node in matched:
         if node.alive:
             yield node

@@ -61,7 +61,7 @@ def compare(
 
     1. Shape and type must be the same. Integers must be equal.
     2. A number of the original counts where it is finite and does not saturate (see `_counted`). Where none counts,
-       anything may stand there.
+       anything may be there.
     3. A NaN or inf where a number counts is a difference, unless `exact` has the same there.
     4. Numbers are equal within the tolerance, or within what the steps between denormal numbers round off.
     5. So they are where `after` is no further from `exact` than TIMES_THE_ORIGINAL what `before` is, or the tolerance,
@@ -123,8 +123,8 @@ def smallest_normal(dtype: np.dtype) -> float:
     """The smallest number of a type of which a kernel keeps all digits: ONNX Runtime's Tanh is off by a hundred steps
     between the denormal numbers below it.
 
-    0 for what is no float, and for half precision, whose denormal numbers are no exception: what an epsilon is, is seen
-    where the inputs are 1e-7.
+    0 for what is not a float, and for half precision, whose denormal numbers are no exception: what an epsilon is, is
+    seen where the inputs are 1e-7.
     """
     return float(np.finfo(dtype).smallest_normal) if dtype.kind == "f" and dtype.itemsize >= 4 else 0.0
 
@@ -133,7 +133,7 @@ def _counted(a: np.ndarray, b: np.ndarray, limit: float, *, exact: Evaluation | 
     """Where the original's number has to be met.
 
     1. It is finite, and no maximum of its type at which numbers saturate.
-    2. It is no quotient by an inf that was cut off at that maximum, where the rewritten window has 0.
+    2. It is not a quotient by an inf that was cut off at that maximum, where the rewritten window has 0.
     3. It does not come of such an inf itself, where the rewritten window has inf. `exact` is given where that counts.
     """
     counted: np.ndarray = np.isfinite(b) & (np.abs(b) < limit)
@@ -145,7 +145,7 @@ def _counted(a: np.ndarray, b: np.ndarray, limit: float, *, exact: Evaluation | 
 
 
 def _saturated(a: np.ndarray, b: np.ndarray, exact: np.ndarray | None) -> np.ndarray:
-    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled behind that.
+    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled after that.
 
     A wider type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of
     its sign.
@@ -192,7 +192,7 @@ def _distance_as_small(
 
 
 def _is_rounded_off(distances: np.ndarray, counted: np.ndarray, rounding: np.ndarray | None) -> bool:
-    """Whether distances at the counted elements are no more than what the evaluation rounds off itself there."""
+    """Whether the distances at the counted elements are within the rounding error of the reference evaluation."""
     if rounding is None or rounding.shape != counted.shape:
         return False
     return bool((distances <= rounding[counted]).all())

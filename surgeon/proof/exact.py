@@ -110,7 +110,7 @@ class Exact:
         return [np.max(draws, axis=0) for draws in zip(*found, strict=True)]
 
     def rounding(self, index: int) -> np.ndarray | None:
-        """What this evaluation may have rounded off that output, element by element; None where that cannot be told, or
+        """What this evaluation may have rounded off that output, element by element; None where that is unknown, or
         there is no such evaluation. The reference evaluator measures it, whichever of the two made `output`."""
         if self.output(index) is None:
             return None
@@ -152,7 +152,7 @@ def widened(model: ModelProto, to: int) -> ModelProto:
 
 
 def widen_stash(node: NodeProto, to: int, opset: int) -> None:
-    """Let an operator compute in `to` whose attribute `stash_type` says in which type it does (float unless said)."""
+    """Let an operator compute in `to` whose attribute `stash_type` says in which type it does (float unless given)."""
     if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
         return
     kept = [a for a in node.attribute if a.name != "stash_type"]
@@ -163,7 +163,7 @@ def widen_stash(node: NodeProto, to: int, opset: int) -> None:
 
 
 def _shaken(x: np.ndarray, of: np.dtype, rng: np.random.Generator) -> np.ndarray:
-    """The numbers moved by up to OWN_STEPS steps of the type `of`; what is no float as it is."""
+    """The numbers moved by up to OWN_STEPS steps of the type `of`; what is not a float as it is."""
     if not is_float(x.dtype):
         return x
     steps = rng.choice((-OWN_STEPS, OWN_STEPS), x.shape) * rng.uniform(0.5, 1.0, x.shape)
@@ -176,7 +176,7 @@ def rounding_of(reference: Reference, feeds: Feeds) -> list[np.ndarray]:
 
     An array for each output, of its shape: by as much as it moves where the result of every operator on the way moves
     by OWN_STEPS steps of its type. An operator that jumps (Floor, a comparison), or of which that is not known, reads
-    what it reads in `run`. Zeros for what is no float. Raises Unrunnable.
+    what it reads in `run`. Zeros for what is not a float. Raises Unrunnable.
     """
     try:
         with np.errstate(all="ignore"):
@@ -201,7 +201,7 @@ def _moves(reference: Reference, found: Mapping[str, Any], rng: np.random.Genera
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b|, element by element; 0 where that is no finite number, and for what is no float."""
+    """|a - b|, element by element; 0 where that is not a finite number, and for what is not a float."""
     if not is_float(b.dtype):
         return np.zeros(b.shape)
     with np.errstate(all="ignore"):
@@ -210,9 +210,9 @@ def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _unexplained(own: np.ndarray, exact: np.ndarray, given: np.ndarray, part: float) -> np.ndarray | None:
-    """Where it is no rounding that leads from `exact` to `given`: `own`, which another one rounded, is much less off,
-    and far from `given`, by more than a `part` of it. No two operators differ in denormal numbers alone. None where
-    `own` is no such witness."""
+    """Elements whose difference rounding cannot explain: `own`, rounded by another evaluator, is close to `exact` and
+    differs from `given` by more than a `part` of it. Denormal numbers do not count. None if `own` has another shape or
+    is not finite."""
     known = np.isfinite(given)
     if own.shape != given.shape or exact.shape != given.shape or not np.isfinite(own[known]).all():
         return None

@@ -35,7 +35,7 @@ def feeds_of(
     numbers  names of integer inputs that are neither positions nor sizes: for them there are kinds with negative and
              with large integers. Any other integer is from 0 on and less than `below`: a position or a size
     below    what those integers are less than; where it is 2 or 1, one truth in 4 or in 8 is true, else every other one
-    kinds    those that are drawn; all unless said
+    kinds    those that are drawn; all unless given
     """
     draws = _Draws(inputs, np.random.default_rng(seed), below)
     rng, normal = draws.rng, draws.normal

@@ -30,7 +30,7 @@ FORGETS = RETURNS_BOOL | MEASURES | LOCATES
 
 
 def roles(pair: ModelPair) -> Mapping[str, Role]:
-    """What each integer input is, to either side. What is a size anywhere, is one; what is a position is no number."""
+    """What each integer input is, to either side. What is a size anywhere is a size; positions are not numbers."""
     names = frozenset(name for name, elem, _ in pair.inputs if elem in INTEGER_TYPES)
     if not names:
         return MappingProxyType({})
@@ -56,13 +56,13 @@ def corners_of_rois(model: ModelProto) -> frozenset[str]:
 
 
 def pictures_of_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
-    """The tensors that a RoiAlign reads as (pictures, the picture of each roi). ONNX Runtime refuses others."""
+    """The tensors that a RoiAlign reads as (images, the image of each roi). ONNX Runtime refuses others."""
     nodes = (n for n in model.graph.node if n.op_type == "RoiAlign" and len(n.input) > 2)
     return frozenset((n.input[0], n.input[2]) for n in nodes)
 
 
 def pooled_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
-    """The tensors that a MaxRoiPool reads as (pictures, rois), whose first column is the picture of each roi."""
+    """The tensors that a MaxRoiPool reads as (images, rois), whose first column is the image of each roi."""
     nodes = (n for n in model.graph.node if n.op_type == "MaxRoiPool")
     return frozenset((n.input[0], n.input[1]) for n in nodes)
 
@@ -79,7 +79,7 @@ def divisors(pair: ModelPair) -> frozenset[str]:
 
 
 def _read_as(model: ModelProto, names: frozenset[str]) -> Iterator[tuple[Role, frozenset[str]]]:
-    """(role, those of some inputs that a node reads as that, directly or behind other nodes)"""
+    """(role, those of some inputs that a node reads as that, directly or after other nodes)"""
     for node, read in _Sources(model, names).nodes():
         for position, found in enumerate(read):
             role = _role(node, position)

@@ -1,6 +1,6 @@
 """The judge: runs both sides of a pair on the inputs of `feeds`, and says whether their results are equal.
 
-ONNX Runtime runs both, without optimisations. What equal means for two arrays stands in `equality`. Results that are
+ONNX Runtime runs both, without optimisations. What equal means for two arrays is in `equality`. Results that are
 not equal by that rule may still be, where rounding alone makes the difference; see `_Judge.difference`.
 """
 
@@ -64,7 +64,7 @@ STRAYS = frozenset(
         "Swish",
     }
 )
-# ONNX Runtime's kernel cuts an inf off at the type's maximum where it has no bound, which ONNX's definition hands on.
+# ONNX Runtime's kernel cuts an inf off at the type's maximum where it has no bound, which ONNX's definition passes on.
 # Where two such meet, inf - inf is 0 there.
 CUTS_INF = frozenset({"Clip"})
 # ONNX Runtime's kernels reduce int32 and int64 in double: beyond 2^53 that is rounded, and it ends at the type's limit.
@@ -86,7 +86,7 @@ class Verdict:
     ok         True: equal. False: not equal. None: that could not be found out
     max_error  the largest difference, relative to the largest output, over the finite inputs of `feeds`, without the
                denormal ones; probes look for differences, and have rows of which a kernel makes nothing but rounding
-    why        why they differ or were not compared; where they are equal, what has to be said about it
+    why        why they differ or were not compared; where they are equal, what has to be reported about it
     unsized    whether the original ran with none of the sizes that were chosen; others may do
     """
 
@@ -121,7 +121,7 @@ def judge(
                   operator by operator, takes that (four times as far, as everywhere): ONNX Runtime leaves most of that
                   rounding out, and a deep model makes much of little
     probed        whether it is a window, on which the further inputs of `probes` are tried
-    kinds         of input that are tried; all unless said
+    kinds         of input that are tried; all unless given
     """
     random = why_random(pair.before, pair.after)
     if random:
@@ -146,7 +146,7 @@ class _Trial:
 
     probed  whether the inputs are a probe's: unlike the usual ones these have rows whose elements hardly differ
     where   which sizes the inputs have, where these are probed: a row of one element has no variance, and what a norm
-            makes of it is rounding, so that KERNEL_NOISE is no difference there
+            makes of it is rounding, so that KERNEL_NOISE is not a difference there
     """
 
     kind: str
@@ -222,7 +222,7 @@ class _Judge:
         self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
         self.holds_halves = _holds_halves(pair.before)
         self.blind = BlindSpots(pair.before, pair.folder)
-        self.unknown: set[int] = set()  # outputs behind an operator that did not see each NaN, on some finite inputs
+        self.unknown: set[int] = set()  # outputs after an operator that did not see each NaN, on some finite inputs
         self.known: set[int] = set()  # outputs that were equal on random inputs
         self.valid = Valid(pair.before)
         self.strays = _has(pair.before, STRAYS) or _has(pair.after, STRAYS)
@@ -362,7 +362,7 @@ class _Judge:
         """The verdict where the inputs show a difference; None where they show none.
 
         probed  whether the inputs are a probe's
-        where   of which sizes they are, where that is not told by the kind
+        where   of which sizes they are, if the kind does not say it
         """
         try:
             results = self.after.run(feeds)
@@ -400,7 +400,7 @@ class _Judge:
            kernel is farther from its own definition than the two sides are from each other: that input shows nothing.
         5. It is no more than the original itself moves by where its inputs move by a few steps of their type. That
            counts where `own_rounding` says so (what a whole model divides by may be next to zero), and in half
-           precision, where one step of a number is more than any tolerance behind a steep function.
+           precision, where one step of a number is more than any tolerance after a steep function.
         """
         equality = trial.equality(index)
         found = equality(trial.results[index], trial.expected[index])

@@ -1,4 +1,4 @@
-"""Where a result of ONNX Runtime says nothing: behind operators whose kernels see some NaN and others not."""
+"""Results of ONNX Runtime that are unreliable: they depend on operators whose kernels ignore some NaN."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import NOT_FINITE, Feeds
 
-# Of these ONNX Runtime's kernels see some NaN and others not, by where they stand in a vector register. The last one
-# makes numbers of NaN: behind an infinite range nothing else is left.
+# Of these ONNX Runtime's kernels see some NaN and others not, by where they are in a vector register. The last one
+# makes numbers of NaN: after an infinite range nothing else is left.
 BLIND_TO = {
     "DynamicQuantizeLinear": frozenset({"nan"}),
     "DynamicQuantizeMatMul": frozenset({"nan"}),
@@ -39,7 +39,7 @@ class BlindSpots:
         self.kinds = frozenset[str]().union(*(BLIND_TO[op] for op in used))
         self.reason = f"NaN reaches {' and '.join(dict.fromkeys(used))}, which sees some NaN and others not"
         self._model, self._folder = model, folder
-        self._runners: dict[int, Runner | None] = {}  # by output: what returns what the blind operators in front read
+        self._runners: dict[int, Runner | None] = {}  # by output: what returns what the blind operators before it read
 
     def hides(self, feeds: Feeds, index: int) -> bool:
         """Whether NaN reaches such an operator, and the output is computed of what that returns."""
@@ -55,7 +55,7 @@ class BlindSpots:
         return any(is_float(x.dtype) and bool(np.isnan(x.astype(np.float32)).any()) for x in results)
 
     def _runner(self, index: int) -> Runner | None:
-        """What runs the model and returns the inputs of the blind operators in front of an output."""
+        """What runs the model and returns the inputs of the blind operators before an output."""
         graph = self._model.graph
         made, given = {o for n in graph.node for o in n.output}, {i.name for i in graph.input}
         read, needed = dict[str, None](), {graph.output[index].name}

@@ -51,13 +51,13 @@ LARGE = (130, 64)  # the second one is what kernels and exporters like: a power 
 LARGEST_SEARCHED = 1 << 19  # elements of the inputs at a size at which a window may turn
 TRIED_BEFORE = 1 << 11  # at what is larger a window is run where it is quick at this size
 LARGEST_NAMED = 1 << 18  # of the numbers of a window that are taken for sizes
-FURTHEST_BACK = -1024  # a number below is no position from the end: masks add -10000, and attention grows with squares
+FURTHEST_BACK = -1024  # a number below is not a position from the end: masks add -10000, attention grows with squares
 MOST_NAMED = 12
 MOST_MULTIPLIED = 4  # of them, by each other
 LARGEST_PRODUCT = 1 << 10
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
-FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are no sample
+FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are not a sample
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
 MOST_OF_ONE_SIGN = 2
 MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a table, each number of 8 bits
@@ -174,7 +174,7 @@ NO_LARGER = (
     | ELEMENTWISE & BOUNDED
     | {"LeakyRelu", "Log", "PRelu", "Sqrt"}
 )
-# Operators that make each number of those at the same place, or move numbers about. Of others it may count what is
+# Operators that make each number of those at the same position, or move numbers about. Of others it may count what is
 # beside a number: a maximum of negative ones alone, for example.
 ONE_BY_ONE = ELEMENTWISE | MOVES | FILLS | MEASURES
 ONE_BY_ONE |= {"Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear"}
@@ -552,7 +552,7 @@ def _filled(
 
 def _cut(pool: np.ndarray, size: int, shift: int = 0, most: int = MOST_RUNS) -> Iterator[np.ndarray]:
     """A pool in parts of some size, the last one filled up, no more than `most`. `shift`: which of some inputs it is
-    for, so that not all get the same number at the same place."""
+    for, so that not all get the same number at the same position."""
     rolled = np.roll(pool, shift * 37) if shift else pool
     for turn in range(min(-(-pool.size // size), most)):
         yield np.resize(rolled[turn * size : (turn + 1) * size], size)
@@ -564,7 +564,7 @@ def _as(values: np.ndarray, elem: int) -> np.ndarray:
 
 
 def without_zero(x: np.ndarray) -> np.ndarray:
-    """Integers with 1 in the place of 0."""
+    """Integers with 1 in place of 0."""
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
 
 
@@ -586,7 +586,7 @@ def _over(a: float, b: float) -> float:
 
 # ---- what a window says ----------------------------------------------------------------------------------------------
 
-# The first whole number that a narrow type does not hold.
+# The first integer that a narrow type does not hold.
 CUTS = {
     TensorProto.INT8: 1 << 7, TensorProto.UINT8: 1 << 8, TensorProto.INT16: 1 << 15, TensorProto.UINT16: 1 << 16,
     TensorProto.INT32: 1 << 31, TensorProto.UINT32: 1 << 32, TensorProto.BFLOAT16: (1 << 8) + 1,

@@ -1,24 +1,24 @@
 """The proof of a rewrite: its window is cut out of the model, and both sides must compute the same.
 
-The rooms of the proof, lower ones first:
+The modules of the proof, lower ones first:
 
-    feeds      the inputs on which two models must agree
-    equality   when two arrays are equal
-    exact      a model evaluated in a wider type
-    loading    whether ONNX Runtime still loads a rewritten model
-    sizes      numbers for symbolic dimensions
-    pair       two models with the same inputs and outputs
-    shrink     a pair at small sizes, where it is the same at every size
-    valid      inputs that the operators of a model take
-    integers   what integer inputs are: numbers, positions, sizes
-    bends      where a comparison inside a window turns
-    probes     further inputs and sizes for a window
-    chance     what draws random numbers
-    judge      runs a pair and says whether it is equal: a Verdict
-    cut        the window of a rewrite as a pair
-    whole      two whole models as a pair
-    prove      one verdict a rewrite
-    cache      proofs of earlier runs, in a file
+    feeds          the inputs on which two models must agree
+    equality       when two arrays are equal
+    exact          a model evaluated in a wider type
+    loading        whether ONNX Runtime still loads a rewritten model
+    sizes          numbers for symbolic dimensions
+    pair           two models with the same inputs and outputs
+    shrink         a pair at small sizes, where it is the same at every size
+    valid          inputs that the operators of a model take
+    integer_roles  what integer inputs are: numbers, positions, sizes
+    breakpoints    where a comparison inside a window changes its result
+    probes         further inputs and sizes for a window
+    randomness     operators that draw random numbers
+    judge          runs a pair and says whether it is equal: a Verdict
+    cut            the window of a rewrite as a pair
+    whole          two whole models as a pair
+    prove          one verdict a rewrite
+    cache          proofs of earlier runs, in a file
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What draws random numbers: it is equal to nothing, and a comparison that holds is luck."""
+"""Random operators: their outputs cannot be compared unless both models use the same seeds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ INFERENCE, TRAINED = 7, 12
 
 
 def why_random(before: ModelProto, after: ModelProto) -> str:
-    """Why a comparison of two models says nothing, or that they differ; empty where neither draws random numbers, or
-    both draw the same ones from seeds of their own."""
+    """Why two models with random operators cannot be compared; empty if neither has one, or both draw the same numbers
+    from the same seeds."""
     one, other = (_draws(model) for model in (before, after))
     if not one and not other:
         return ""

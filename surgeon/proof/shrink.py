@@ -1,8 +1,8 @@
 """A window at small sizes, where it is the same window at every size.
 
 A size of the window's inputs is free where no node, attribute or constant depends on it: every operator keeps the rank
-and computes each place along that axis alike. Both sides are fixed graphs of such operators, so what they compute at a
-small size is what they compute at a large one, place by place.
+and computes each position along that axis alike. Both sides are fixed graphs of such operators, so what they compute at
+a small size is what they compute at a large one, position by position.
 
 1. Axes are counted from the end, as broadcasting does.
 2. An axis that an operator adds up, sorts or mixes is not free, nor one along which a constant has several numbers.
@@ -63,7 +63,7 @@ def shrunk(pair: ModelPair, *, reducing: bool = False) -> ModelPair | None:
 
 
 def _small_sizes(pair: ModelPair, free: frozenset[int], sides: Sequence[_Side]) -> dict[int, int]:
-    """A small size for each large one that is free wherever it stands."""
+    """A small size for each large one that is free wherever it is."""
     at: dict[int, set[bool]] = {}
     for _, _, shape in pair.inputs:
         for axis, d in enumerate(shape):
@@ -104,7 +104,7 @@ def _with_shapes(side: ModelProto, shapes: Mapping[str, Sequence[Any]]) -> Model
 
 
 class _Side:
-    """What the nodes of one side say about the axes. Raises _Bound where one is not known to treat all places alike.
+    """What the nodes of one side say about the axes. Raises _Bound where one is not known to treat all positions alike.
 
     bound   the axes that are not free
     stride  a small size leaves the same rest by this
@@ -150,7 +150,7 @@ class _Side:
         elif op in ALONG_AN_AXIS:
             self._bind_constants(node.input)
             axis = attrs["axis"] if "axis" in attrs else _unknown()
-            self.bound.update(range(axis if axis < 0 else axis - self.rank, 0))  # older opsets mix all axes behind it
+            self.bound.update(range(axis if axis < 0 else axis - self.rank, 0))  # older opsets mix all axes after it
         elif op in REDUCES:
             self._reduce(node, attrs)
         else:

@@ -5,7 +5,7 @@ Where the original runs with none of them, the next choice is tried:
 
 1. GROWN: small sizes of their own, then the same made longer, or made alike.
 2. One name gets a size that an input or a constant has.
-3. USUAL: the sizes of pictures, for whole models.
+3. USUAL: the sizes of images, for whole models.
 4. Where there is an If, it may ask whether a size is 1: one name gets that in 2, and all do, last of all.
 """
 
@@ -33,7 +33,7 @@ FEWEST = 4
 # What the sizes grow by until the original runs, and whether they are alike: convolutions of sound need many samples,
 # and exporters name the length of a sentence and that of its mask by two names.
 GROWN = ((0, False), (0, True), (64, False), (64, True), (1024, False))
-# The sizes that networks for pictures are made for, two at a time: (the first dimension, each other one).
+# The sizes that networks for images are made for, two at a time: (the first dimension, each other one).
 USUAL = (((1, 64), (2, 96)), ((1, 32), (2, 112)), ((1, 224), (2, 256)), ((1, 160), (1, 320)), ((1, 512), (1, 640)))
 # The sizes with which an If that asks whether a size is 1 takes that branch; torch.squeeze is exported as one.
 SINGLE = (((2, 1), (3, 1)), ((1, 1), (1, 1)))
@@ -50,7 +50,7 @@ class SizeChoice:
     usual     (size of a first dimension, size of any other), at each turn; then nothing else counts
     borrowed  one name, and the size that it gets because something else in the model has it
     below     what drawn integers are below: positions in a table, of which that of sentence types has two rows, and a
-              batch of one picture one; the lower it is, the fewer elements of a mask are true
+              batch of one image one; the lower it is, the fewer elements of a mask are true
     """
 
     longer: int = 0
@@ -92,7 +92,7 @@ def _has_if(model: ModelProto) -> bool:
 
 
 def all_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
-    """The choices of small sizes, then those of pictures, then sizes of 1."""
+    """The choices of small sizes, then those of images, then sizes of 1."""
     yield from _small_choices(inputs, model)
     if all(isinstance(d, int) for _, _, shape in inputs for d in shape):
         return

@@ -60,11 +60,11 @@ def whole_pair(
 ) -> ModelPair:
     """Two whole models as a pair.
 
-    Raises UsageError where `shapes` does not fit the first one, Unrunnable where an input is no tensor.
+    Raises UsageError where `shapes` does not fit the first one, Unrunnable where an input is not a tensor.
     """
     other = next((i.name for i in before.graph.input if not i.type.HasField("tensor_type")), None)
     if other is not None:
-        raise Unrunnable(f"the input '{other}' is no tensor, and no values are drawn for it")
+        raise Unrunnable(f"the input '{other}' is not a tensor, and no values are drawn for it")
     given = dict(shapes or {})
     fixed = fixed_symbols(before, given)
     inputs: list[DeclaredInput] = []

@@ -57,7 +57,7 @@ class Builder:
         self._context = context
         self.model = context.model
         self._graph = root.graph
-        self.name = name_of_rewrite(root)  # before the root's outputs are handed on
+        self.name = name_of_rewrite(root)  # before the root's outputs are passed on
         self._prefix = f"{self.name}~{pass_name}"
         self.root = root
         self.matched = matched or (root,)  # what the window replaces: a body that looks further adds what it saw
@@ -271,7 +271,7 @@ class Builder:
         for value in (*self.constants, *(o for n in self.made for o in n.outputs if o is not None)):
             self._graph.values.pop(value.name, None)
         made, dead = self._graph.new_tensors, set(self.constants)
-        while made and made[-1] in dead:  # what a body makes stands at the end
+        while made and made[-1] in dead:  # what a body makes is at the end
             made.pop()
 
 

@@ -111,7 +111,7 @@ class Context:
         return ""
 
     def fresh_name(self, graph: Graph, stem: str) -> str:
-        """`stem_n` with the first number n that no tensor in sight carries."""
+        """`stem_n` with the first number n that no tensor in sight has."""
         number = self._last_number.get(stem, 0) + 1
         while graph.find(name := f"{stem}_{number}") is not None:
             number += 1

@@ -23,7 +23,7 @@ MOST = 16  # elements of a vector of sizes; a larger constant is none
 
 
 def bare(value: Value) -> Value:
-    """The tensor behind operators that leave the shape of their first input as it is."""
+    """The tensor before operators that leave the shape of their first input as it is."""
     while value.producer is not None and value.producer.key in FREE:
         source = value.producer.inputs[0]
         if source is None:
@@ -57,7 +57,7 @@ def known_dims(b: Builder, value: Value) -> list[Dim]:
 
 
 def _better(own: int | str | None, behind: Dim) -> Dim:
-    """Of two names of one dimension, a number, else that of the tensor behind,
+    """Of two names of one dimension, a number, else that of the tensor it comes from,
     which all that derives from it has too."""
     return own if isinstance(own, int) or (own is not None and isinstance(behind, tuple)) else behind
 

@@ -1,7 +1,7 @@
 """The driver runs the rules of a run's passes to a fixed point.
 
 The stages run in order, each to a fixed point. Rewrites that build on one another (a spelling fused, then lowered)
-become one `Rewrite` with one window: what the file had, and what stands there now. A rewrite whose result is what the
+become one `Rewrite` with one window: what the file had, and what is there now. A rewrite whose result is what the
 file had is taken back and not reported.
 """
 
@@ -45,7 +45,7 @@ class Driver:
     skip        (pass name, node glob) pairs; one that meets no node becomes a warning
     exclude     (pass name, output name) pairs that an earlier run could not prove
 
-    Afterwards `rewrites` has the rewrites that stay, `declined` the refusals, `warnings` what the bodies said.
+    Afterwards `rewrites` has the rewrites that stay, `declined` the refusals, `warnings` what the bodies reported.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Driver:
         self.settle()
 
     def _run_again(self, lowered: bool, *, everywhere: bool) -> bool:
-        """Run the stages over what stands now, as if a file had it; whether that changed anything.
+        """Run the stages over the current graph, as if read from a file; whether that changed anything.
 
         What an earlier round made counts as the file's: so a round that fuses what the round before has written out,
         and writes it out again, changes nothing, and is taken back. Where nothing was lowered, FUSE has come to its
@@ -280,7 +280,7 @@ class Driver:
         self._budget += GROWTH * nodes
 
     def commit(self, builder: Builder, outputs: Sequence[Value | None], pass_name: str, strategy: str) -> None:
-        """Put what `builder` made in the place of its root, and absorb the rewrites that it builds on."""
+        """Put what `builder` made in place of its root, and absorb the rewrites that it builds on."""
         root = builder.root
         made = dict.fromkeys(builder.made)
         if len(outputs) != len(root.outputs):
@@ -356,7 +356,7 @@ class Driver:
         del self.rewrites[record]
 
     def _put_back(self, node: Node) -> None:
-        """Put back a node that went; it reads what stands now."""
+        """Put back a node that went; it reads the current tensors."""
         for position, value in enumerate(node.inputs):
             present = self.present(value)
             if present is not value and present is not None:
@@ -376,7 +376,7 @@ class Driver:
                 todo.append(source)
 
     def _own_again(self, node: Node) -> None:
-        """Have the rewrite that a node went with know that it stands."""
+        """Note that a node which a rewrite removed is back."""
         record = node.origin
         if record is not None:
             record.made[node] = None
@@ -393,8 +393,8 @@ class Driver:
 
 @lru_cache(maxsize=SHARED)
 def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules of a stage, without those that have nothing to do: the target takes all that they could lower, or has
-    none of the conditions that they cure.
+    """The rules of a stage, without those that have nothing to do: the target supports all that they could lower, or
+    has none of the conditions that they cure.
 
     `chosen` has the names of the passes whose strategy the user chose.
     """
@@ -453,14 +453,14 @@ def _standing_in(node: Node, made: Mapping[Node, Rewrite]) -> Node | None:
 
 
 def _origins_read(made: Iterable[Node], aliases: Mapping[Value, Value]) -> list[Rewrite]:
-    """The rewrites of which a new one reads a tensor that the file did not have: it makes sense with them alone."""
+    """Earlier rewrites whose new tensors this one reads, so it depends on them."""
     read = [v for n in made if n.alive for v in n.inputs if v is not None] + list(aliases.values())
     found = [(v, v.producer.origin) for v in read if v.producer is not None and v.producer.origin is not None]
     return [origin for v, origin in found if not any(v in n.outputs for n in origin.removed)]
 
 
 def _wrote_its_root(builder: Builder, outputs: Sequence[Value | None]) -> bool:
-    """Whether a body has written its root once more, to the letter. What the target lacks is not its to mend."""
+    """Whether a body wrote a copy of its root, with the same inputs and attributes."""
     root, made = builder.root, builder.made[-1:]
     if None in root.outputs and None not in outputs:
         return False  # it has a name for what was left out
@@ -531,11 +531,11 @@ class Editor:
         self._driver.warnings.append(text)
 
     def builder(self, node: Node) -> Builder:
-        """A builder for what is to stand in the place of `node`."""
+        """A builder for what is to be in place of `node`."""
         return Builder(self._driver.context, self._pass, node, None)
 
     def replace(self, node: Node, outputs: Sequence[Value | None], builder: Builder) -> None:
-        """Put `outputs`, made with `builder`, in the place of those of `node`."""
+        """Put `outputs`, made with `builder`, in place of those of `node`."""
         assert builder.root is node
         self._driver.grant(len(builder.made))
         self._driver.commit(builder, outputs, self._pass, self._stage.value)

@@ -1,6 +1,6 @@
 """Find the patterns that can hold at a node: all patterns share one decision tree, grown as nodes ask for it.
 
-A step of the tree looks at one tensor in front of the node: which operator makes it, and whether it is a constant. What
+A step of the tree looks at one tensor before the node: which operator makes it, and whether it is a constant. What
 several patterns begin with is looked at once, not once a pattern. Most nodes are rejected after a step or two. A tree
 knows nothing of a model, so runs share it.
 """
@@ -27,7 +27,7 @@ NOTHING: Asks = frozenset()  # a pattern that nothing more can reject
 
 
 class Seen(NamedTuple):
-    """What stands at a path: the operator that makes the tensor ("" where none does), whether it is a constant."""
+    """What is at a path: the operator that makes the tensor ("" where none does), whether it is a constant."""
 
     maker: str
     constant: bool
@@ -75,10 +75,10 @@ class _State(Generic[T]):
 
 
 class Index(Generic[T]):
-    """Patterns by what stands at their root and in front of it.
+    """Patterns by what is at their root and before it.
 
     `at(node)` gives the (pattern, owner) pairs that can hold at a node. The cost of a node does not grow with the
-    number of patterns that begin alike. The owners of one pattern stand together.
+    number of patterns that begin alike. The owners of one pattern are together.
     """
 
     def __init__(self, owned: Iterable[tuple[Pattern, T]]) -> None:
@@ -132,7 +132,7 @@ class Index(Generic[T]):
         return state
 
     def _grown(self, state: _State[T], branches: dict[str, _State[T]], maker: str) -> _State[T]:
-        """The state behind `state` where `maker` makes the tensor that it looks at; it is added to `branches`."""
+        """The state after `state` where `maker` makes the tensor that it looks at; it is added to `branches`."""
         known = maker if maker in self._named else UNNAMED
         found = branches.get(known) or _behind(state, Seen(known, branches is state.constants))
         branches[known] = branches[maker] = found
@@ -140,7 +140,7 @@ class Index(Generic[T]):
 
 
 def _behind(state: _State[T], seen: Seen) -> _State[T]:
-    """What comes behind `state` where that stands at its path."""
+    """What comes after `state` where that is at its path."""
     known = {**state.known, state.path: NO_TENSOR.get(seen.maker) or seen}
     left = []
     for candidate, asks in state.candidates:
@@ -215,7 +215,7 @@ def _asks_at_root(root: Op, count: int, known: Known) -> Asks | None:
 
 
 def _asks_of_inputs(node: Op, path: Path, known: Known) -> Asks | None:
-    """What a pattern asks for in front of the node at `path`, whatever the order of its inputs."""
+    """What a pattern asks for before the node at `path`, whatever the order of its inputs."""
     if len(path) == MOST_STEPS:
         return NOTHING
     orders = [_asks_in_order(order, path, known) for order in node.orders()]

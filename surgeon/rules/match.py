@@ -22,7 +22,7 @@ from surgeon.ir.operators import BROADCASTS
 from surgeon.ir.schemas import MOVED
 from surgeon.rules.pattern import Absent, Attr, Choice, Const, Guard, Op, Output, Pattern, Var
 
-SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is no reason to give up
+SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is not a reason to give up
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
 
 Next = Callable[[], bool]
@@ -62,7 +62,7 @@ class _State:
         self.found: Match | None = None
 
     def failed(self, why: str) -> bool:
-        """Record why the match ends here. Call it behind `attempt is not None`: near misses are many, texts cost."""
+        """Record why the match ends here. Call it after `attempt is not None`: near misses are many, texts cost."""
         if self.attempt is not None:
             self.attempt.note(sum(isinstance(p, Op) for p in self.captures), why)
         return False
@@ -135,7 +135,7 @@ class _State:
     def _within_ranks(self, nodes: Collection[Node], literals: Sequence[Any]) -> bool:
         """Whether no constant that the pattern writes as a number gives a result more dimensions than the rest has.
 
-        Where a rank is not known nothing is said.
+        Where a rank is not known nothing is known.
         """
         shaped = {id(v): rank for v in literals if (rank := self._rank(v))}
         for node in nodes if shaped else ():
@@ -152,13 +152,13 @@ class _State:
         return None if shape is None else len(shape)
 
     def _closed(self, nodes: Collection[Node]) -> bool:
-        """Whether every interior tensor is read by the window alone and is no output."""
+        """Whether every interior tensor is read by the window alone and is not an output."""
         graph = self.root.graph
         for node in nodes:
             if node is self.root or node.key in SHAREABLE:
                 continue
             if node.graph is not graph:
-                return self.failed(f"{node.label} stands outside the body that holds {self.root.label}")
+                return self.failed(f"{node.label} is outside the body that holds {self.root.label}")
             for out in node.outputs:
                 if out is None:
                     continue
@@ -291,7 +291,7 @@ def _equals(wanted: float, v: Value | np.ndarray, model: Model) -> bool:
 
 def _compile_choice(p: Choice) -> Matcher:
     matchers = [(_matcher(q), _producers(q)) for q in p.alternatives]
-    by_producer: dict[str | None, list[Matcher]] = {}  # the alternatives worth trying, by the operator in front
+    by_producer: dict[str | None, list[Matcher]] = {}  # the alternatives worth trying, by the operator before
     names = " or ".join(dict.fromkeys(sorted(k for _, wanted in matchers for k in wanted or ())))
 
     def choice(v: Any, s: _State, then: Next) -> bool:

@@ -8,7 +8,7 @@ A pass that makes canonical or plugin nodes says what they compute:
 
 `f` spells nodes as a rewrite's builder does; `f.dtype` is the type of the first input. One function is generated for
 each distinct use in a model (attributes, type, inputs given), at the model's own opset: ONNX Runtime inlines it there.
-The first carries the plain name; further ones are overloads, which need IR version 10.
+The first has the plain name; further ones are overloads, which need IR version 10.
 
 A meaning by the name of one of ONNX's own operators is that of ONNX's definition, which ONNX Runtime's kernel strays
 from: a window's proof computes by it. No such node of the domain `surgeon` is written.
@@ -92,7 +92,7 @@ def attach(model: Model) -> list[str]:
     """Give the model the functions of its surgeon nodes, and the opset import and IR version that they need.
     The operators with several functions (overloads)."""
     uses: dict[str, list[Node]] = {}
-    for op in sorted(_meanings):  # and the nodes as they stand in the file: the same functions whatever made the nodes
+    for op in sorted(_meanings):  # and the nodes as they are in the file: the same functions whatever made the nodes
         key = f"{DOMAIN}::{op}"
         nodes = [node for scope in model.scopes for node in scope.of([key])]
         if nodes:
@@ -115,7 +115,7 @@ def attach(model: Model) -> list[str]:
 
 
 def with_meanings(model: ModelProto) -> ModelProto:
-    """A copy in which every node of surgeon's own carries its meaning; targets 9.0 to 10.6 get their files without."""
+    """A copy in which every node of surgeon's own has its meaning; targets 9.0 to 10.6 get their files without."""
     copy = ModelProto()
     copy.CopyFrom(model)
     indexed = Model(copy)

@@ -12,7 +12,7 @@ The rules of the language:
 4. A name that the taken branch did not bind is not passed to the rewrite: optional means a Python default.
 5. An attribute that the file leaves out has its schema's default, and what ONNX moved from an attribute to an input
    (`axes`, `pads`, `min`, ...) reads the same either way, written by position or by name.
-6. Interior tensors have no reader outside the match and are no graph output. `Shape` and `Constant` nodes are free.
+6. Interior tensors have no reader outside the match and are not graph outputs. `Shape` and `Constant` nodes are free.
 
 A guard, `var("x", dtype=HALVES, rank=1)`, is asked once the rest of the pattern holds.
 
@@ -155,7 +155,7 @@ class Op(Pattern):
         return self.open and not self.inputs and not self.required
 
     def orders(self) -> Iterator[tuple[Pattern, ...]]:
-        """The orders in which the inputs may stand. Two equal patterns are tried in one order only."""
+        """The orders that the inputs may have. Two equal patterns are tried in one order only."""
         if self.type not in COMMUTATIVE or self.domain:
             return iter((self.inputs,))
         return iter(dict.fromkeys(permutations(self.inputs)))
@@ -285,7 +285,7 @@ def _lift(given: Any) -> Pattern:
     if isinstance(given, int | float):
         return Const(value=float(given))
     if isinstance(given, Attr):
-        raise TypeError(f"attr({given.name!r}) stands where a tensor is meant; write const({given.name!r})")
+        raise TypeError(f"attr({given.name!r}) is used where a tensor is expected; write const({given.name!r})")
     raise TypeError(f"a pattern takes tensors and numbers, got {given!r}")
 
 

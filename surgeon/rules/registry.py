@@ -28,7 +28,7 @@ GROUP = "surgeon.passes"
 def _own() -> tuple[Pass, ...]:
     try:
         import surgeon.passes as package
-    except ModuleNotFoundError:  # in a clone the passes stand beside this package, and are installed into it
+    except ModuleNotFoundError:  # in a clone the passes are beside this package, and are installed into it
         place = Path(__file__).parents[2]
         raise UsageError(
             f"surgeon is imported from '{place}', where it is not installed: start Python elsewhere, or type "
@@ -62,7 +62,7 @@ def find(known: Sequence[Pass], name: str) -> Pass:
 
 def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str]) -> list[Pass]:
     """The passes called in `only` (None: all) without those in `skip`; of a pass that is a part of another one now, its
-    rules there. Raises UsageError for a name nobody has."""
+    rules there. Raises UsageError for an unknown name."""
     wanted, unwanted = None if only is None else set(only), set(skip)
     for name in (*(wanted or ()), *unwanted):
         find(known, name)

@@ -31,7 +31,7 @@ class Repeats:
                 kinds.add(kind)
 
     def hold(self, nodes: Sequence[Node]) -> bool:
-        """Whether the nodes all stand in one repeat."""
+        """Whether the nodes are all in one repeat."""
         record = self._repeat_of.get(nodes[0])
         return record is not None and all(self._repeat_of.get(node) is record for node in nodes)
 

@@ -29,7 +29,7 @@ Some = TypeVar("Some")
 
 
 class Stage(enum.Enum):
-    """CLEAN computes what can be computed; FUSE turns spellings into one node; LOWER writes what the target takes."""
+    """CLEAN computes what can be computed; FUSE turns spellings into one node; LOWER writes supported nodes."""
 
     CLEAN = "clean"
     FUSE = "fuse"
@@ -65,7 +65,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelRule:
-    """A rule over the whole model: `body(editor)` runs once behind the other rules of its stage."""
+    """A rule over the whole model: `body(editor)` runs once after the other rules of its stage."""
 
     body: Callable[..., Any]
     stage: Stage
@@ -132,10 +132,10 @@ def rule(
     output:
 
     - a tensor that it made, or one that exists;
-    - a tuple where the root has several outputs, with None for one that nobody reads;
+    - a tuple where the root has several outputs, with None for one that no node reads;
     - `()` to remove a node none of whose outputs is read.
 
-    `require`, `require_some` and `no_match` decline. A plugin that does not take every canonical node says so with
+    `require`, `require_some` and `no_match` decline. A plugin that does not support every canonical node says so with
     `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` a
     condition of `surgeon.targets.conditions`, or several, runs only where the target refuses the root for one of them;
     with True, for whatever reason. With `targets` it runs only for targets for which that is true. A rule with
@@ -151,7 +151,7 @@ def rule(
 def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
     """Mark a function that edits the whole model.
 
-    It gets an `Editor`, runs behind its stage's rules and returns whether it changed anything. In CLEAN both run again
+    It gets an `Editor`, runs after its stage's rules and returns whether it changed anything. In CLEAN both run again
     until nothing changes.
     """
     return lambda body: ModelRule(body, stage)

@@ -24,7 +24,7 @@ SCALARS = {
 
 
 def refused(model: Model, old: Value, new: Value) -> str:
-    """Why `new` cannot be read in the place of `old`; empty where it can."""
+    """Why `new` cannot be read in place of `old`; empty where it can."""
     for reader in old.users:
         if reader.key in SCALARS and _takes_scalar(reader, old) and _shows(model, reader, old, new):
             return f"{reader.label} takes a scalar, which '{old.name}' is not: ONNX Runtime would not load it"

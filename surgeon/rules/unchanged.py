@@ -80,7 +80,7 @@ class Unchanged:
 
 
 def _count_computing(nodes: Iterable[Node]) -> int:
-    """How many of the nodes are no Constant."""
+    """How many of the nodes are not Constant."""
     count = 0
     for node in nodes:
         if node.key != "Constant":

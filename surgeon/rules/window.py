@@ -1,4 +1,4 @@
-"""The record of one rewrite: the nodes of the file that went, and those that stand there now."""
+"""The record of one rewrite: the nodes of the file that went, and those that are there now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rewrite:
     made       the nodes that the rules made, those that went since among them
     matched    the file's nodes that the patterns explained
     aliases    tensors that went without a node in their place, and what their readers read now
-    warnings   what the bodies said
+    warnings   what the bodies reported
     tolerance  factor over the proof's tolerance that a body asked for
     max_error  the largest proved difference, relative to the largest output; None unproved
     part_of    the rewrite that builds on this one and has absorbed it
@@ -51,7 +51,7 @@ class Rewrite:
 
     @property
     def added(self) -> dict[Node, None]:
-        """The nodes that stand there now."""
+        """The nodes that are there now."""
         return {n: None for n in self.made if n.alive}
 
     @property

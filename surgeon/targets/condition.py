@@ -1,7 +1,7 @@
 """What a condition is: where it holds, what it says of a node, and how it looks at one.
 
 A condition says when a node of an operator that a parser imports is refused all the same, or read with another meaning
-than ONNX's. Most are rows of `surgeon.targets.rows`, the others functions. How to add one stands in
+than ONNX's. Most are rows of `surgeon.targets.rows`, the others functions. How to add one is in
 `surgeon.targets.conditions`.
 """
 
@@ -33,11 +33,11 @@ class Scope:
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """One reason why some targets do not take some nodes.
+    """One reason why some targets do not support some nodes.
 
     `check(node)` gives the reason, a part of a sentence without a full stop, or None where the node is taken.
-    `rounds` says that the parser takes such nodes and only rounds a number: what writes it out is worth a rewrite, and
-    a verdict counts the node as taken.
+    `rounds` says that the parser supports such nodes and only rounds a number: what writes it out is worth a rewrite,
+    and a verdict counts the node as taken.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Condition:
 def condition(
     operators: str, targets: Range, *, section: str = "", source: str = "", rounds: bool = False
 ) -> Callable[[Check | Condition], Condition]:
-    """Make a condition of a function from a node to the reason why it is not taken, or None.
+    """Make a condition of a function from a node to the reason why it is unsupported, or None.
 
     operators    names of ONNX operators, with spaces between them
     targets      where it holds: `since`, `up_to`, `between`, `EVERYWHERE`, `RTX` or `DLA` of `surgeon.targets.releases`
@@ -121,14 +121,14 @@ def constant_of(node: Node, position: int) -> NDArray[Any] | None:
 
 
 def handed_on(value: Value | None) -> Value | None:
-    """The tensor that a chain of Identity nodes hands on."""
+    """The tensor that a chain of Identity nodes passes on."""
     while value is not None and value.producer is not None and value.producer.key == "Identity":
         value = value.producer.inputs[0]
     return value
 
 
 def opset_of(node: Node) -> int:
-    """The opset of ONNX's own operators that holds where the node stands."""
+    """The opset of ONNX's own operators that holds where the node is."""
     return node.graph.model.opset_in(node.graph)
 
 

@@ -18,7 +18,7 @@ PLAIN = 3  # inputs of a MultiHeadAttention: query, key, value
 
 def _multi_head_attention(node: Node) -> str | None:
     if any(input_of(node, position) is not None for position in range(PLAIN, len(node.inputs))):
-        return "an input behind query, key and value is refused"
+        return "an input after query, key and value is refused"
     if any(input_of(node, position) is None for position in range(PLAIN)):
         return "query, key and value must be given apart"
     if outputs_of(node) > 1:

@@ -38,7 +38,7 @@ UINT8_READERS = frozenset(
     {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
 )
 COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})  # weights of uint8 are int32 to them
-HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is handed on as an output
+HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is passed on as an output
 # What takes types of fewer than 8 bits of integers, or of floats (measured with TensorRT-RTX 1.7.1: `is not consumed by
 # IQuantizeLayer, IDequantizeLayer, IConcatenationLayer, IShuffleLayer, IShapeLayer, or IdentityLayer`).
 PACKED = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.FLOAT4E2M1})
@@ -155,7 +155,8 @@ def _reads_weights(node: Node, dtype: int) -> bool:
 
 
 def _why_spelled(node: Node) -> str | None:
-    """Why TensorRT-RTX misreads weights that stand as numbers of 32 bits, not as raw bytes; None where it does not.
+    """Why TensorRT-RTX misreads weights that are stored as numbers of 32 bits, not as raw bytes; None where it does
+    not.
 
     onnx.helper.make_tensor writes them so, onnx.numpy_helper.from_array does not.
     """

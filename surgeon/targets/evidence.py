@@ -1,4 +1,4 @@
-"""How sure a target's answer is: what it rests on, and the nodes of which nothing is known."""
+"""The evidence for a target's verdict, and the nodes for which there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTED_SIZES = since(8, 5)
 
 
 def basis(target: Target) -> str:
-    """What is said of a target rests on: "the parser's source", or what it was measured with."""
+    """What is known of a target rests on: "the parser's source", or what it was measured with."""
     if target.rtx:
         return f"measured with TensorRT-RTX {tables.RTX_MEASURED}"
     if target.version in MEASURED:

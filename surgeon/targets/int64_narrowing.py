@@ -54,7 +54,7 @@ def has_clamped(model: Model) -> bool:
 
 
 def why_clamped(node: Node) -> str | None:
-    """Why a parser that cuts int64 to int32 computes something else at a node; None where nobody notices."""
+    """Why a parser that cuts int64 to int32 computes something else at a node; None if it makes no difference."""
     dtype = node.graph.model.types.dtype
     if not any(v is not None and dtype(v) == TensorProto.INT64 for v in (*node.inputs, *node.outputs)):
         return None

@@ -14,9 +14,8 @@ from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
 def refused(model: Model) -> Iterator[str]:
     """Why no release, nor TensorRT-RTX, takes an input, an output or an initializer of a model.
 
-    What a node reads of a type that there is not is said of the node: see `dtypes`.
-    Sources: onnx-tensorrt@84b5be1 to @96e7811: importInput, convertOnnxWeights and convertDtype read all of them;
-    measured with TensorRT-RTX 1.7.1.
+    What a node reads of a type that there is not is known of the node: see `dtypes`. Sources: onnx-tensorrt@84b5be1 to
+    @96e7811: importInput, convertOnnxWeights and convertDtype read all of them; measured with TensorRT-RTX 1.7.1.
     """
     for info in model.proto.graph.input:
         value = model.graph.find(info.name)

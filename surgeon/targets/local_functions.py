@@ -51,14 +51,14 @@ def why_misread(node: Node, *, imported: bool) -> str | None:
         return f"the function's attribute '{lacking[0]}' is left out, and read as 0"
     handed = sorted(_handed_on(function))
     if handed:
-        return f"the function's attribute '{handed[0]}' is handed on to a function or a body, and read as 0 there"
+        return f"the function's attribute '{handed[0]}' is passed on to a function or a body, and read as 0 there"
     held = next((t.name for scope in scopes_of(function) for t in getattr(scope.proto, "initializer", ())), None)
     if held is not None:
         return f"the function's initializer '{held}', in a body, is read with other numbers at times"
     for place, name in enumerate(given):
         bound = dict(zip(formal[:place], given[:place], strict=True))
         if bound.get(name, name) != name:
-            return f"the function's input '{name}' is called like a tensor that is handed on behind it"
+            return f"the function's input '{name}' is called like a tensor that is passed on after it"
     return None
 
 

@@ -1,7 +1,7 @@
 """What came with a newer opset, and means nothing else to a parser that does not know it.
 
 A parser up to 9.3 that reads a model above its opset passes over the attributes and inputs that it does not know. Where
-they say what it does anyway, the node is read as it is meant.
+they say what it does anyway, the node is read as intended.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _changes_nothing(node: Node, attribute: str) -> bool:
 
 
 def _splits_evenly(node: Node) -> bool:
-    """Whether a Split makes parts of one size, which is what a parser does that is told no sizes."""
+    """Whether a Split makes parts of one size, which is what a parser does without sizes."""
     shape, axis = shape_of(node), node.attr("axis") or 0
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     return isinstance(size, int) and size % len(node.outputs) == 0 and node.attr("num_outputs") == len(node.outputs)

@@ -5,7 +5,7 @@ the same, or read with another meaning than ONNX's.
 
 Sources are files of github.com/onnx/onnx-tensorrt at the commit that a release was built from, written
 onnx-tensorrt@commit. Releases after 10.10 are known from its change log and NVIDIA's documentation alone.
-What is said of TensorRT-RTX is measured with version 1.7.1 on onnx 1.23's operator tests and 493 exported models;
+What is known of TensorRT-RTX is measured with version 1.7.1 on onnx 1.23's operator tests and 493 exported models;
 another release may differ.
 """
 
@@ -113,12 +113,12 @@ def opset_of(version: Version) -> int:
 
 # ---- local functions -------------------------------------------------------------------------------------------------
 
-# LocalFunctionImporter (onnx-tensorrt@9.0-GA to @10.1-GA) looks functions up without domain and overload, behind the
+# LocalFunctionImporter (onnx-tensorrt@9.0-GA to @10.1-GA) looks functions up without domain and overload, after the
 # operators; binds an input to whatever tensor in sight is called like it; hands attributes no further than to the
 # function's own nodes, and reads 0 for one that the call leaves out; and keeps pointers into a copy of the function,
 # which it frees, so Constant nodes are garbage. TensorRT-RTX 1.7.1 reads Constant nodes and most inputs right, no more.
 FUNCTION_READERS = since(9, 0, rtx=True)
-# These import the function that a plugin node carries instead of the plugin.
+# These import the function that a plugin node has instead of the plugin.
 FUNCTION_PREFERRERS = between((9, 0), (10, 6))
 
 # They hand the names of an input's dimensions to the network: one name is one size (onnx-tensorrt@3b008c4, 8.5 GA).
@@ -152,7 +152,7 @@ CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
     "Upsample": {1: up_to(8, 4)},
 }
 
-# Where TensorRT-RTX takes any input that follows from constants; elsewhere weights behind Identity and Cast alone.
+# Where TensorRT-RTX supports any input that follows from constants; elsewhere weights after Identity and Cast alone.
 RTX_FOLDING = frozenset({"DequantizeLinear", "QuantizeLinear", "Squeeze", "Unsqueeze"})
 
 # Inputs that the parser makes a shape tensor of, where they are computed

@@ -115,7 +115,7 @@ class Target:
 
     @property
     def carries_functions(self) -> bool:
-        """Whether a model may carry the functions of its plugin nodes: some parsers import these instead."""
+        """Whether a model may have the functions of its plugin nodes: some parsers import these instead."""
         return not self._in(tables.FUNCTION_PREFERRERS)
 
     @property
@@ -255,7 +255,7 @@ class Target:
         return None if why is None else self._doubt(Kind.TYPE, why)
 
     def unparsed(self, model: Model) -> set[Graph]:
-        """The bodies that are not parsed: branches that an If never takes, by a condition that stands in the file.
+        """The bodies that are not parsed: branches that an If never takes, by a condition that is in the file.
 
         Measured with TensorRT-RTX 1.7.1. A condition that is computed counts for nothing.
         """

@@ -1,6 +1,6 @@
 """Which window makes two models differ: the smallest one whose inputs agree and whose output does not.
 
-Tensors that carry the same name in both models cut both into windows. Where ONNX Runtime tells the models apart, each
+Tensors that have the same name in both models cut both into windows. Where ONNX Runtime tells the models apart, each
 window of the rewritten model is run on the values that the *original* has at its inputs, next to the original's own, so
 rounding does not pile up on the way: `bisect`.
 
@@ -65,7 +65,7 @@ class Culprit:
     ran: bool = True
 
     def __str__(self) -> str:
-        made = f"made by {', '.join(self.passes)}" if self.passes else "by no node that carries a pass's name"
+        made = f"made by {', '.join(self.passes)}" if self.passes else "by no node that has a pass's name"
         if self.before is not None:
             return f"the first tensor that differs is '{self.output}', {made}: {self.why}"
         shown = ", ".join(self.nodes[:4]) + (f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else "")
@@ -220,10 +220,10 @@ class _Search:
             alone = self.alone(model, values, name)
             if alone is not None:
                 return alone
-        for name in found:  # what stands before the window takes part
+        for name in found:  # what comes before the window takes part
             alone = self.alone(_window(window.model, name, window.feeds, values), values, name)
             if alone is not None:
-                self.note = "no window between its tensors differs by itself: what stands before takes part"
+                self.note = "no window between its tensors differs by itself: what comes before takes part"
                 return alone
         return None
 

@@ -234,7 +234,7 @@ CAUSES: tuple[Cause, ...] = (
             "Optimization profile is required",
             "dynamic input is missing dimensions in profile",
         ),
-        "The model has symbolic dimensions, and the builder was not told which sizes they have.",
+        "The model has symbolic dimensions, and the builder got no sizes for them.",
         "Give the smallest, usual and largest shape of each input, or make the shapes static.",
         PROFILE,
     ),
@@ -248,7 +248,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         "The sizes of an optimization profile do not go together in this model, are too large, or an input has sizes "
         "outside of them.",
-        "Choose the smallest, usual and largest sizes so that the model runs with each of them: ONNX Runtime tells.",
+        "Choose smallest, usual and largest sizes with which the model runs in ONNX Runtime.",
         PROFILE,
     ),
     Cause(
@@ -377,7 +377,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "slice-range",
         ("slice is out of (?:input )?range", "Slice .*out of bounds"),
-        "A Slice reaches beyond its input. Its bounds were computed for other sizes, or clipped by nobody.",
+        "A Slice reaches beyond its input. Its bounds were computed for other sizes, or not clipped.",
         "Build with the sizes of the export, or fold what computes the bounds.",
         REWRITE,
     ),
@@ -386,7 +386,7 @@ CAUSES: tuple[Cause, ...] = (
         ("Node has more output tensors than TRT expected",),
         "A node names outputs that this parser does not make, such as the mean of LayerNormalization or the mask of "
         "Dropout.",
-        "Leave the outputs out if nobody reads them.",
+        "Leave the outputs out if nothing reads them.",
         REWRITE,
     ),
     Cause(

@@ -164,7 +164,7 @@ def _start(
     comparison: Comparison,
 ) -> Running | None:
     """The way, running until `held` is left; None with a note where it does not take the model
-    and nobody asked for it."""
+    and the user did not ask for it."""
     try:
         return held.enter_context(way.start(model, path, inputs))
     except Unrunnable as error:

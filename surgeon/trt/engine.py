@@ -1,6 +1,6 @@
 """Engines through Polygraphy's loaders: parse, build, save.
 
-A refusal is told with its ONNX node and the pass to mend it.
+A refusal names its ONNX node and the pass that fixes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build(
     tactic_sources  the libraries whose kernels TensorRT may use, by the names of trt.TacticSource; None: its own choice
     progress        called with (phase, step, steps) where the version has IProgressMonitor
 
-    Raises EngineError with every refused node and the pass that could mend it, UsageError, ModelError.
+    Raises EngineError with every refused node and the pass that could fix it, UsageError, ModelError.
     """
     source, path = Path(model), Path(engine_path)
     proto, files = read_all(source)

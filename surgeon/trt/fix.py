@@ -73,7 +73,7 @@ class Fixed:
     parsed   what the target's own parser says
     loaded   what ONNX Runtime says
     cures    the advice for each entry of `report.untaken`
-    saved    by how many bytes the file is smaller than the original; None where that was no file
+    saved    by how many bytes the file is smaller than the original; None where that was not a file
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
     """

@@ -30,7 +30,7 @@ class PolygraphyLog(logging.Handler):
         self.lines.append(record.getMessage())
 
     def told(self) -> list[str]:
-        """What TensorRT itself said, each thing once and in one line."""
+        """TensorRT's own messages, each once and in one line."""
         lines = dict.fromkeys(_SEVERITY.sub("", " ".join(line.split())) for line in self.lines)
         return [line for line in lines if not any(noise in line for noise in _NOISE)]
 

@@ -17,7 +17,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.rules.meaning import with_functions
 
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
-PICTURE_RANK, PICTURE = 4, 224  # of pictures; the usual height and width where the model says neither
+PICTURE_RANK, PICTURE = 4, 224  # of images; the usual height and width where the model says neither
 LENGTHS = (1, 64, 512, 4096)  # of anything else, the first one first
 
 
@@ -46,7 +46,7 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
 def dynamic_inputs(model: ModelProto, folder: Path | None = None) -> dict[str, str]:
     """Each input with unknown sizes, and a usual shape of it.
 
-    1. A first dimension is 1, and so is what has its name elsewhere. An unknown height or width of a picture is 224.
+    1. A first dimension is 1, and so is what has its name elsewhere. An unknown height or width of an image is 224.
     2. Any other size is the first of LENGTHS with which ONNX Runtime runs the model: sound must be longer than a
        window. Where it runs with none of them, it is 1.
 
@@ -61,7 +61,7 @@ def dynamic_inputs(model: ModelProto, folder: Path | None = None) -> dict[str, s
 
 
 def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
-    """The declared dimensions of each input that is no weight."""
+    """The declared dimensions of each input that is not a weight."""
     weights = {t.name for t in model.graph.initializer}
     infos = [i for i in model.graph.input if i.name not in weights]
     return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in infos}
@@ -72,12 +72,12 @@ def _is_dynamic(dims: Sequence[Dim]) -> bool:
 
 
 def _has_length(dims: Sequence[Dim]) -> bool:
-    """Whether a size behind the first is unknown, and not the height or width of a picture."""
+    """Whether a size after the first is unknown, and not the height or width of an image."""
     return len(dims) != PICTURE_RANK and _is_dynamic(dims[1:])
 
 
 def _usual(inputs: Mapping[str, Sequence[Dim]], length: int) -> dict[str, list[int]]:
-    """The shapes of inputs, with `length` for what is neither a first dimension nor one of a picture."""
+    """The shapes of inputs, with `length` for what is neither a first dimension nor one of an image."""
     first = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], str)}
 
     def size(dim: Dim, axis: int, rank: int) -> int:
@@ -98,7 +98,7 @@ def _runs(model: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[
     try:
         feeds = {name: np.zeros(sizes, tensor_dtype_to_np_dtype(types[name])) for name, sizes in shapes.items()}
         Runner(with_functions(model), folder).run(feeds)
-    except (Unrunnable, SurgeonError, KeyError):  # the last of an input that is no tensor
+    except (Unrunnable, SurgeonError, KeyError):  # the last of an input that is not a tensor
         return False
     return True
 

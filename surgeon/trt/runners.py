@@ -1,4 +1,4 @@
-"""The ways to run a model, each behind a Polygraphy runner: what `surgeon compare` compares.
+"""The ways to run a model, each as a Polygraphy runner: what `surgeon compare` compares.
 
     OnnxRuntime     Polygraphy's OnnxrtRunner, optimisations off; onnx's reference evaluator where that has no kernel
     ParsedNetwork   what TensorRT's parser understood, evaluated with NumPy (surgeon.trt.network); needs no GPU
@@ -87,7 +87,7 @@ class Running:
 
 
 def _reason(error: Exception, log: PolygraphyLog) -> str:
-    """What TensorRT or ONNX Runtime said, else what was raised; in one line."""
+    """The error of TensorRT or ONNX Runtime, else the exception; in one line."""
     return ("; ".join(log.told()) or " ".join(str(error).split()) or type(error).__name__)[:600]
 
 
@@ -333,7 +333,7 @@ class BindingsRunner(BaseRunner):  # type: ignore[misc]
         return DataType.from_dtype(self.engine.get_binding_dtype(index), "tensorrt")
 
     def _buffer(self, index: int, shape: tuple[int, ...]) -> cuda.DeviceArray:
-        """On the GPU; never of no bytes, since TensorRT takes no null pointer, not even for an empty tensor."""
+        """On the GPU; never of no bytes, since TensorRT accepts no null pointer, not even for an empty tensor."""
         buffer = cuda.DeviceArray((max(1, *shape),) if 0 in shape else shape, self._dtype(index))
         return buffer.resize(shape)
 

@@ -18,9 +18,9 @@ class Example(NamedTuple):
     why      the reason, word for word
     opset    the model's
     refused  the model; its node is the one that makes `y`, and OP stands for each of `operators`
-    taken    the same with one thing changed, which each of these targets takes; empty where it refuses every node
+    taken    the same with one thing changed, which each of these targets supports; empty where it refuses every node
     opsets   of `taken` where it is another than that of `refused`: the one thing that changed
-    beside   what other conditions say of `refused`: of the release before, the release behind, and TensorRT-RTX; None
+    beside   what other conditions say of `refused`: of the release before, the release after, and TensorRT-RTX; None
              where that is not asked
     """
 

@@ -100,7 +100,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("ReverseSequence", "8.4", "its second input has no elements, and the parser's process dies of it", 10, *both("(float[2,1] x) => (float[] y) <int64[0] k = {}, int64[1] j = {1}> { y = ReverseSequence (x, k) }", "(x, k)", "(x, j)"), beside=("there are 0 lengths for 1 examples",)),
     ],
     "more_indices": [
-        Example("ScatterElements", "rtx", "there are more indices than places", 16, *both("(float[2,5] x, int64[3,5] i, float[3,5] u) => (float[2,5] y) { y = ScatterElements (x, i, u) }", "[3,5]", "[2,5]")),
+        Example("ScatterElements", "rtx", "there are more indices than positions", 16, *both("(float[2,5] x, int64[3,5] i, float[3,5] u) => (float[2,5] y) { y = ScatterElements (x, i, u) }", "[3,5]", "[2,5]")),
     ],
     "other_updates": [
         Example("ScatterElements", "rtx", "the updates do not have the shape of the indices", 16, *both("(float[2,5] x, int64[1,3] i, float[1,3] u) => (float[] y) { y = ScatterElements (x, i, x) }", "(x, i, x)", "(x, i, u)")),

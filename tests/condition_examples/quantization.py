@@ -37,7 +37,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("DequantizeLinear", "rtx", "a constant without a dimension is refused", 13, *both("() => (float y) <int8 q = {3}, int8[1] v = {3}, float s = {1}, int8 z = {0}> { y = DequantizeLinear (q, s, z) }", "(q, s", "(v, s")),
     ],
     "quantized_axis": [
-        Example("DequantizeLinear", "rtx", "the size of the axis that the scales stand along is not static", 13, *both("(int8[4,N] x) => (float[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),
-        Example("QuantizeLinear", "rtx", "the size of the axis that the scales stand along is not static", 13, *both("(float[4,N] x) => (int8[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = QuantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),
+        Example("DequantizeLinear", "rtx", "the size of the axis that the scales are along is not static", 13, *both("(int8[4,N] x) => (float[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),
+        Example("QuantizeLinear", "rtx", "the size of the axis that the scales are along is not static", 13, *both("(float[4,N] x) => (int8[4,N] y) <float[2] s = {1, 1}, int8[2] z = {0, 0}> { y = QuantizeLinear (x, s, z) }", "[4,N]", "[N,2]")),
     ],
 }  # fmt: skip

@@ -168,7 +168,7 @@ def written(op: str, change: Change) -> tuple[int, str]:
 
 
 def _output(text: str, opset: int) -> str:
-    """The type of the output, in front of its name; nothing where ONNX infers none."""
+    """The type of the output, before its name; nothing where ONNX infers none."""
     found = onnx.shape_inference.infer_shapes(model(text, opset)).graph.output[0].type.tensor_type
     if not found.elem_type:
         return ""
@@ -177,7 +177,7 @@ def _output(text: str, opset: int) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas that stand in no brackets."""
+    """The parts between commas that are in no brackets."""
     return [part.strip() for part in re.findall(r"(?:\[[^]]*\]|{[^}]*}|\"[^\"]*\"|[^,])+|(?<=,)(?=,| )", text)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from condition_examples.example import Example, both
 
 BAD_INPUT = "its input {} must be an initializer"
-SHAPED = {  # by operator: inputs behind x, a computed integer tensor `r` in one of them
+SHAPED = {  # by operator: inputs after x, a computed integer tensor `r` in one of them
     "ConstantOfShape": ("y = ConstantOfShape (r)",),
     "Expand": ("y = Expand (x, r)",),
     "Pad": ("y = Pad (x, r)",),

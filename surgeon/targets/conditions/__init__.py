@@ -8,7 +8,7 @@ To add one:
 
        refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), source="onnx-tensorrt@fd119fe: 2-D alone")
 
-2. What a row cannot say is a function with `@condition` that takes a node and returns the reason why it is not taken,
+2. What a row cannot say is a function with `@condition` that takes a node and returns the reason why it is unsupported,
    or None. `surgeon.targets.condition` has what it looks at a node with.
 3. Give tests/condition_examples a sample of the operator, or an example of the function.
 

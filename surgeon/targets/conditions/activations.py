@@ -24,7 +24,7 @@ CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 # fmt: off
 ROWS = (
     refuses("Celu", between((7, 2, 2), (8, 2)), reason="this parser computes Celu wrongly", section="1b",
-            source="onnx-tensorrt@4f54a19: kPOW stands where kPROD belongs"),
+            source="onnx-tensorrt@4f54a19: kPOW is used instead of kPROD"),
     refuses("Celu", since(11, 0, rtx=True), dtype=HALVES,
             source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
                    "strongly typed too"),

@@ -413,7 +413,7 @@ def _is_drawn_plainly(maker: Node, made: Value) -> bool:
 
 
 def _returned_each_time(node: Node) -> list[Value | None]:
-    """What the iterations of a Loop or Scan return, behind its condition and state."""
+    """What the iterations of a Loop or Scan return, after its condition and state."""
     if not node.bodies:
         return []
     given = len(node.proto.input)

@@ -85,7 +85,7 @@ def _strided(shape: Shape, strides: list[int]) -> list[int]:
 @condition(
     "ConvTranspose",
     since(8, 5, rtx=True),
-    source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) in front of the padding; measured with TensorRT-RTX",
+    source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) before the padding; measured with TensorRT-RTX",
 )
 def computed_bias(node: Node) -> str | None:
     if is_weights(input_of(node, 2)) or not is_padded_explicitly(node):

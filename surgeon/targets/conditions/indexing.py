@@ -33,7 +33,7 @@ ROWS = (
             source="measured with TensorRT-RTX: Unsupported reduction type; the releases make a plugin of it"),
     refuses("NonMaxSuppression", between((8, 0), (8, 4)),
             reason="it is parsed as a plugin whose rows and row count differ from ONNX", section="6",
-            source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated behind the last "
+            source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated after the last "
                    "one"),
     refuses("Trilu", since(8, 5, rtx=True), lacks="upper",
             reason="upper is left out, and this parser's own default is 0, the lower triangle",
@@ -212,7 +212,7 @@ def more_indices(node: Node) -> str | None:
         return None
     sizes = zip(indices, data, strict=True)
     more = any(isinstance(one, int) and isinstance(other, int) and one > other for one, other in sizes)
-    return "there are more indices than places" if more else None
+    return "there are more indices than positions" if more else None
 
 
 @condition(

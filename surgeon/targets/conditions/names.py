@@ -52,7 +52,7 @@ def flattened_input(node: Node) -> str | None:
 @condition(
     "Dropout",
     between((7, 0), (8, 4)),
-    source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases taken to be alike",
+    source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases assumed to be the same",
 )
 def dropped_input(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]

@@ -41,7 +41,7 @@ ROWS = (
     refuses("LpNormalization LpPool", since(7, 2, 2, rtx=True), attr={"p": other_than(1, 2)}, section="4",
             source="onnx-tensorrt@1def182: Only L1 and L2 normalization are supported; measured with TensorRT-RTX"),
     refuses("RMSNormalization", since(10, 15, rtx=True), attr={"stash_type": other_than(*sorted(FLOATS))},
-            reason="stash_type {value} is no type of floats",
+            reason="stash_type {value} is not a type of floats",
             source="measured with TensorRT-RTX 1.7.1: Could not infer output types"),
     refuses("Dropout", between((8, 4), (8, 4)), outputs=above(1), weights=True,
             reason="weights are refused together with a mask",

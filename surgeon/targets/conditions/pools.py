@@ -15,7 +15,7 @@ from surgeon.targets.rows import above, other_than, refuses, some
 class PoolAxis:
     """One axis of a pooling.
 
-    `size` counts the padding in front, `behind` is the padding behind, `window` the extent of a dilated window.
+    `size` counts the padding before, `behind` is the padding after, `window` the extent of a dilated window.
     """
 
     size: int
@@ -30,12 +30,12 @@ class PoolAxis:
 
     @property
     def windows(self) -> int:
-        """How many ONNX has with ceil_mode 1: none that begins in the padding behind."""
+        """How many ONNX has with ceil_mode 1: none that begins in the trailing padding."""
         return self.rounded_up - ((self.rounded_up - 1) * self.stride >= self.size)
 
     @property
     def missing(self) -> int:
-        """How much padding behind these windows reach into."""
+        """How much trailing padding these windows reach into."""
         return max((self.windows - 1) * self.stride + self.window - self.size, 0)
 
 

@@ -44,7 +44,7 @@ def quantized_axis(node: Node) -> str | None:
     axis = node.attrs.get("axis", 1)
     if not -len(shape) <= axis < len(shape) or isinstance(shape[axis], int):
         return None
-    return "the size of the axis that the scales stand along is not static"
+    return "the size of the axis that the scales are along is not static"
 
 
 # fmt: off
@@ -61,13 +61,13 @@ ROWS = (
             reason="uint8, which is what it returns without a zero point, is read as int8",
             source="measured with TensorRT-RTX alone, with and without a zero point"),
     refuses("DequantizeLinear", EVERYWHERE, dtype="int32",
-            source="measured with TensorRT-RTX: `input has type Int32`; the others alike"),
+            source="measured with TensorRT-RTX: `input has type Int32`; the others the same"),
     refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), lacks=2,
             reason="the zero point is left out, which this parser refuses",
             source="onnx-tensorrt@4225037 to @6ba67d3: requires 3 inputs; measured with TensorRT 8.4.1.5"),
     refuses("QuantizeLinear DequantizeLinear", between((8, 0), (8, 6)), rank=0,
             source="onnx-tensorrt@9d2d786: TRT does not support scalar data input; measured with TensorRT 8.4.1.5: "
-                   "getChannelAxis, out of bounds; the other releases taken to be alike"),
+                   "getChannelAxis, out of bounds; the other releases assumed to be the same"),
     refuses("DequantizeLinear", EVERYWHERE, dtype="int16 uint16",
             source="measured with TensorRT-RTX: UNSUPPORTED initializers of 16 bits; no release has the types"),
     refuses("DequantizeLinear", EVERYWHERE, dtype="uint4",

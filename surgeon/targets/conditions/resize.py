@@ -10,7 +10,7 @@ from surgeon.targets.condition import condition, constant_of, input_of, opset_of
 from surgeon.targets.releases import RTX, between, since, up_to
 from surgeon.targets.rows import other_than, refuses
 
-SCALES_CONE = 64  # nodes that are looked at behind computed scales
+SCALES_CONE = 64  # nodes that are searched upstream of computed scales
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 
 

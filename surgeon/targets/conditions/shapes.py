@@ -12,7 +12,7 @@ from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, u
 from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
 
-SHAPE_CONE = 256  # nodes that are looked at behind one computed shape
+SHAPE_CONE = 256  # nodes that are searched upstream of one computed shape
 INDEX_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
@@ -35,7 +35,7 @@ def shape_range(node: Node) -> str | None:
     up_to(8, 4),
     source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; "
     "NVIDIA/TensorRT#229 (6.0), #1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 "
-    "reshape dimensions'; #2487: mended in 8.5",
+    "reshape dimensions'; #2487: fixed in 8.5",
 )
 def shape_tensor_rank(node: Node) -> str | None:
     model = node.graph.model
@@ -74,7 +74,7 @@ def deep_tensor(model: Model, value: Value | None) -> Value | None:
     "OneHot",
     between((8, 5), (10, 13)),
     source="NVIDIA/TensorRT#3706 (8.6), #4426 (10.7), NVIDIA-AI-IOT/nanosam#40 (10.3): an IIOneHotLayer cannot be used "
-    "to compute a shape tensor; the releases between and beside them taken to be alike",
+    "to compute a shape tensor; the releases between and beside them assumed to be the same",
 )
 def one_hot_shape(node: Node) -> str | None:
     todo = [made for made in node.outputs if made is not None and not node.graph.model.is_constant(made)]
@@ -111,7 +111,7 @@ def reshape_zero(node: Node) -> str | None:
 ROWS = (
     refuses("Reshape", between((8, 4), (8, 6)), opset=above(13), lacks="allowzero",
             reason="allowzero must be set explicitly from opset 14 on",
-            source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 taken to be alike"),
+            source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 assumed"),
     refuses("SpaceToDepth", RTX, attr={"mode": other_than("DCR")}, reason="the mode {value} is not read",
             source="measured with TensorRT-RTX alone: the mode came with opset 28"),
     refuses("DepthToSpace SpaceToDepth", EVERYWHERE, rank=other_than(4), section="6",

@@ -2,7 +2,7 @@
 
 tests/unread.json says, for each release of the open parser, which attributes that ONNX's schema of an operator has its
 importer does not read. A test holds the conditions against it: each is refused for the values that matter, or it is
-said there why no value matters.
+gives the reason there.
 """
 
 from __future__ import annotations

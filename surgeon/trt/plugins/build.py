@@ -28,7 +28,7 @@ INCLUDE_FOLDERS = ("", "include", "include/x86_64-linux-gnu", "include/aarch64-l
 
 
 class BuildError(SurgeonError):
-    """The plugin library cannot be built or loaded; the message says what is missing and what mends it."""
+    """The plugin library cannot be built or loaded; the message says what is missing and what fixes it."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def how_to_load(result: BuildResult) -> str:
 
 
 def default_folder(major: int) -> Path:
-    """Where the library for that TensorRT is put, and looked for, when nothing else is said."""
+    """Where the library for that TensorRT is put, and looked for, by default."""
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     except RuntimeError:  # a user of a container that the system does not know
@@ -264,7 +264,7 @@ def _parse_capabilities(arch: str) -> list[int]:
     words = [word.strip().removeprefix("sm_").replace(".", "") for word in arch.split(",")]
     if not all(re.fullmatch(r"\d{2,3}", word) for word in words):
         raise BuildError(
-            f"--arch {arch} is not understood: say native, all, or compute capabilities such as 90 or 86,90."
+            f"--arch {arch} is not understood: use native, all, or compute capabilities such as 90 or 86,90."
         )
     return [int(word) for word in words]
 
