@@ -1,4 +1,4 @@
-"""Make docs/report.png, the picture of the HTML report in the README, with a headless Chromium.
+"""Make docs/report.png, the image of the HTML report in the README, with a headless Chromium.
 
 python docs/picture.py [CHROMIUM]
 """

@@ -1,8 +1,7 @@
 """Remove a Loop, an If or a Scan whose results are not read.
 
 Why       A scripted PyTorch module checks shapes in a Loop (torch.nn.functional._verify_spatial_size) whose results
-          nobody reads. TensorRT builds it all the same, TensorRT-RTX 1.7.1 rejects some of them,
-          and onnxsim and ONNX Runtime keep it.
+          are not read. onnxsim and ONNX Runtime keep it, TensorRT builds it, TensorRT-RTX 1.7.1 rejects some.
 Rewrites  Loop, If and Scan none of whose outputs is read   ->   nothing
 Exact     Nothing that is read changes.
 """

@@ -17,7 +17,7 @@ INT64 = TensorProto.INT64
 
 
 class _Places(NamedTuple):
-    """Where the new keys stand.
+    """Where the new keys are.
 
     new     how many are new
     behind  [batch, 1]: how many a sample had before; None where there is no cache
@@ -109,7 +109,7 @@ def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Val
 
 
 def _total(b: Builder, total: Value, added: Value | None) -> Value:
-    """How many keys there are: what is added to the scores has a column for each, and a shape is no data."""
+    """How many keys there are: what is added to the scores has a column for each."""
     return b.Cast(b.Reshape(total, sizes()), to=INT64) if added is None else _size(b, added, 3)
 
 

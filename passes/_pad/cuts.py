@@ -39,7 +39,7 @@ class Cuts:
     """Reads the positions that are taken along one axis of x, which has `rank` dimensions and `size` elements there.
 
     Every other dimension is that of x, or the Concat would not be valid. The nodes that were read become part of the
-    window. Declines silently what is no such cut.
+    window. Declines others silently.
     """
 
     b: Builder

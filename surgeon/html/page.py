@@ -58,7 +58,7 @@ def render(
     title      the input model, as the user calls it
     written    where the result went, empty where nothing was written
     precision  the conversion to fp16 after the rewrite
-    cures      the advice for each of `report.untaken`
+    cures      advice for each of `report.untaken`
     """
     bodies = [
         _head(report, title, written, precision),
@@ -342,7 +342,7 @@ def _declined(declined: Sequence[Declined]) -> str:
 
 
 def _listed(nodes: Sequence[str]) -> str:
-    """The first names, and the others behind a click."""
+    """The first names; the others are shown on a click."""
     first = escape(nodes[0])
     if len(nodes) == 1:
         return first

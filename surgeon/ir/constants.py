@@ -142,7 +142,7 @@ class Constants:
     def _follows(self, value: Value) -> bool:
         """Whether a tensor is a constant, given that every input of its producer is.
 
-        Of a Shape or a Size it is no matter what they read: the sizes of that have to be known.
+        For a Shape or a Size only the sizes of the input have to be known.
         """
         if value.tensor is not None:
             return not value.is_input

@@ -69,7 +69,7 @@ class TypeTable:
         return refined != before
 
     def take(self, value: Value, said: TensorType | None) -> None:
-        """Of a tensor of unknown rank take what is said; the element type stays where one is known."""
+        """Of a tensor of unknown rank take the shape; the element type stays where one is known."""
         if said is not None and said.elem:
             self._rows[value] = TensorType(self.get(value).elem or said.elem, said.shape)
 

@@ -22,7 +22,7 @@ SIZE = re.compile(r"\d+|\?|[A-Za-z_]\w*")
 def prepare(asked: Asked) -> Prepared:
     """The model, which declares tensors of its graph. Raises UsageError.
 
-    Each is said as `Nx256` or `Nx256,float16`: a size is a number, a name without an x, or ? for one that is not known.
+    Each is written `Nx256` or `Nx256,float16`: a size is a number, a name without an x, or ? for one that is not known.
     """
     model, declared = asked.model, asked.options.declared
     made = {name: node for node in model.graph.node for name in node.output if name}

@@ -85,7 +85,7 @@ def from_gs(graph: Graph) -> ModelProto:
 
 
 def _exported(graph: Any) -> ModelProto:
-    """What `gs.export_onnx` makes of a graph, with the overloads that its objects carry."""
+    """What `gs.export_onnx` makes of a graph, with the overloads of its objects."""
     import onnx_graphsurgeon as gs
 
     model: ModelProto = gs.export_onnx(graph, do_type_check=False)

@@ -155,8 +155,8 @@ def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Map
 def _measured(
     before: ModelProto, after: ModelProto, kinds: Mapping[int, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[float, str]:
-    """The largest difference between the models on drawn numbers, as a part of the largest output; and what is to be
-    said of integers that differ on other numbers than random ones: ranks of numbers that are equal in fp32.
+    """The largest difference between the models on drawn numbers, as a part of the largest output; and what to
+    report about integers that differ although not drawn, such as ranks of numbers that are equal in fp32.
 
     The original gets them in its own types, so what the inputs are rounded by counts, too. Raises ModelError.
     """

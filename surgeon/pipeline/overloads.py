@@ -22,7 +22,7 @@ def remember(graph: Any, model: ModelProto) -> None:
 
 
 def give_back(graph: Any, model: ModelProto) -> None:
-    """Give a model that was exported from a `gs.Graph` the overloads that the graph's objects carry."""
+    """Give a model that was exported from a `gs.Graph` the overloads of the graph's objects."""
     for thing, proto in _pairs(graph, model):
         overload = vars(thing).get(ATTRIBUTE)  # a graph's own getattr takes any name for an operator
         if overload:

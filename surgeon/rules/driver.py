@@ -107,7 +107,7 @@ class Driver:
         """
         lowered = lowered or any(r.strategy not in HIGH for r in self.rewrites)
         earlier, refusals, self.rewrites, self.declined = self.rewrites, self.declined, {}, {}
-        said = list(self.warnings)  # of the file's nodes all is said: what comes now is of those that were made
+        said = list(self.warnings)  # those of the file's nodes: what follows is about nodes that were made
         made = {n: n.origin for record in earlier for n in record.added if n.alive}
         for node in made:
             node.origin = None
@@ -211,7 +211,7 @@ class Driver:
         return found
 
     def _is_cured(self, rule: Rule, node: Node) -> bool:
-        """Whether the target refuses the node for what the rule cures."""
+        """Whether the target refuses the node for a condition that the rule fixes."""
         if rule.cures is True:
             return self.target.why_unsupported(node, rewriting=True) is not None
         return any(self.target.refuses(node, condition) is not None for condition in rule.cures)
@@ -394,7 +394,7 @@ class Driver:
 @lru_cache(maxsize=SHARED)
 def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> tuple[Rule, ...]:
     """The rules of a stage, without those that have nothing to do: the target supports all that they could lower, or
-    has none of the conditions that they cure.
+    has none of the conditions that they fix.
 
     `chosen` has the names of the passes whose strategy the user chose.
     """

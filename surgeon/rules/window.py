@@ -72,7 +72,7 @@ class Rewrite:
 
     @property
     def nodes_after(self) -> list[Node]:
-        """As they stand."""
+        """As they are."""
         return sorted(self.added, key=lambda n: n.graph.position(n))
 
     @property

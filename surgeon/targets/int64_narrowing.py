@@ -1,7 +1,7 @@
 """What becomes of int64 numbers beyond int32 where a parser cuts them: which readers do not notice, and which do.
 
 Up to TensorRT 8.6 every int64 tensor is int32, and constants are cut to what that holds, with a warning at most
-(onnx-tensorrt, `convertINT64`, 7.0 to 8.6). What is said here of the other tensors is that int32 holds them.
+(onnx-tensorrt, `convertINT64`, 7.0 to 8.6). The other tensors here fit into int32.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ CONTAINERS: dict[str, Shipped] = {
 
 _MATRIX = "github.com/triton-inference-server/server, docs/introduction/compatibility.md"
 
-# Month -> what nvcr.io/nvidia/tritonserver:MONTH-trtllm-python-py3 has; it lags behind the others.
+# Month -> what nvcr.io/nvidia/tritonserver:MONTH-trtllm-python-py3 has; it is older than the others.
 TRTLLM_CONTAINERS: dict[str, Shipped] = {
     month: Shipped(version, _MATRIX)
     for version, months in {
@@ -135,7 +135,7 @@ _PRINTED = re.compile(r"TensorRT[- ](?:version:? )?(\d+(?:\.\d+){1,3})", re.IGNO
 
 
 def resolve(text: str) -> tuple[str, str] | None:
-    """The version that a name stands for, and a sentence that says so; None where it is no such name.
+    """The version that a name stands for, and a sentence that says so; None for any other name.
 
     Raises UsageError for a JetPack or a container that no row speaks of.
     """

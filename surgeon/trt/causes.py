@@ -2,9 +2,9 @@
 
 `surgeon why` reads a log with this table, and the documentation can be made from it. A pattern is a regular expression
 for a part of a line, without regard to case. Where several causes speak of a log, the one of the most weight answers;
-of the same weight, the one of the line that came first; and in one line the row that stands first here.
+of the same weight, the one of the line that came first; and in one line the row that is first here.
 
-What is typed to mend it may have {model} and {target} in it.
+The commands that fix it may have {model} and {target} in it.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ CAUSES: tuple[Cause, ...] = (
         ),
         "DLA does not have a layer, or not with these parameters, so it runs on the GPU, or the build fails where "
         "that is not allowed.",
-        "Allow the GPU for the rest, or see which nodes DLA does not take and which passes mend them.",
+        "Allow the GPU for the rest, or see which nodes DLA does not support and which passes fix them.",
         "surgeon check {model} --target {target}+dla",
     ),
     # ---- quantization ------------------------------------------------------------------------------------------------
     Cause(
         "asymmetric-quantization",
         ("shiftIsAllZeros", "Non-zero zero point is not supported", "only supports symmetric quantization"),
-        "A QuantizeLinear or DequantizeLinear has a zero point other than 0. TensorRT takes symmetric "
+        "A QuantizeLinear or DequantizeLinear has a zero point other than 0. TensorRT supports symmetric "
         "quantization alone.",
         "Quantize again with symmetric ranges: in ONNX Runtime ActivationSymmetric and WeightSymmetric with QInt8 (not "
         "quantize_dynamic), in PyTorch a symmetric qscheme and qint8.",
@@ -180,7 +180,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "loop-shapes",
         ("inputs to IRecurrenceLayer have different dimensions", "IRecurrenceLayer .*same (?:dimensions|shape)"),
-        "A tensor that a Loop carries changes its shape from one iteration to the next.",
+        "A loop-carried tensor changes its shape from one iteration to the next.",
         "Carry a tensor of the largest size and the number of its valid rows, or run the loop outside the engine.",
     ),
     Cause(
@@ -269,7 +269,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "resize-scales",
         (r"Resize scales must be an initializer", r"scales(?:_input)?\.is_weights\(\)", r"scales_weights\.shape"),
-        "The scales of a Resize are computed at run time, and this parser takes them as a constant alone.",
+        "The scales of a Resize are computed at run time, and this parser supports constant scales only.",
         "With static shapes they are a constant: fold them. Or export with opset 11 or later and sizes instead "
         "of scales.",
         REWRITE,
@@ -278,14 +278,14 @@ CAUSES: tuple[Cause, ...] = (
         "range-float",
         ("For range operator with dynamic inputs",),
         "A Range with computed bounds is taken for int32 alone up to TensorRT 8.3.",
-        "Count in int32 and cast behind it (torch.arange without float bounds), or use TensorRT 8.4 or later.",
+        "Count in int32 and cast afterwards (torch.arange without float bounds), or use TensorRT 8.4 or later.",
         REWRITE,
     ),
     Cause(
         "prelu-slope",
         ("slope tensor must be unidirectional broadcastable",),
         "The slope of a PRelu has a shape that does not broadcast to its input from the right, such as [C] for NCHW.",
-        "Give it one element a channel and ones behind it, [C,1,1].",
+        "Give it one element a channel and trailing ones, [C,1,1].",
         REWRITE,
     ),
     Cause(
@@ -301,7 +301,7 @@ CAUSES: tuple[Cause, ...] = (
             "Unsupported pad mode",
             "does not support dynamic axes for pad",
         ),
-        "This parser does not take the mode, the value, the axes or the signs of a Pad.",
+        "This parser does not support the mode, the value, the axes or the signs of a Pad.",
         "Write it with operators that it takes: Slice for negative pads, Gather for reflected ones, a Pad a "
         "pair of axes.",
         REWRITE,
@@ -319,7 +319,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "conv-weights-computed",
         ("Kernel weights are not set yet", r"kernel_weights.*should not", r"weights\b.*\bmust be (?:an )?initializer"),
-        "The weights of a convolution are computed; up to TensorRT 8.4 the parser takes constants alone.",
+        "The weights of a convolution are computed; up to TensorRT 8.4 the parser supports constants only.",
         "Fold them if they depend on constants alone, or use TensorRT 8.5 or later.",
         REWRITE,
     ),
@@ -331,7 +331,7 @@ CAUSES: tuple[Cause, ...] = (
             "elementwise inputs must have (?:the )?same type",
         ),
         "An operation has one input in half and one in single precision, which ONNX does not allow; the conversion to "
-        "fp16 left a constant or a branch behind.",
+        "fp16 left a constant or a branch in fp32.",
         "Convert the fp32 model again, with both sides in one type.",
         "surgeon rewrite {model} OUT.onnx --target {target} --fp16",
     ),
@@ -370,7 +370,7 @@ CAUSES: tuple[Cause, ...] = (
             "Inputs must be either all FLOAT or all FLOAT16",
             "does not support training_mode == 1 in BatchNormalization",
         ),
-        "This parser does not take a normalisation of this rank, type or form.",
+        "This parser does not support a normalisation of this rank, type or form.",
         "Write it with reductions and element-wise operators, or with the dimensions that it takes.",
         REWRITE,
     ),
@@ -392,7 +392,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "computed-input",
         (r"inputs\.at\(\d\)\.is_weights\(\)", "(?:required to be|must be|should be) (?:an )?initializer"),
-        "An input of this operator is computed at run time, and the parser takes it as a constant alone.",
+        "An input of this operator is computed at run time, and the parser supports only a constant.",
         "With static shapes it mostly is a constant: fold it.",
         REWRITE,
         Weight.GENERAL,
@@ -424,7 +424,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "constant-output",
         (r"tensors\(\)\.at\(output\.name\(\)\)\.is_tensor\(\)",),
-        "An output of the model is a constant, which this parser does not take for an output.",
+        "An output of the model is a constant, which this parser does not support.",
         "Leave that output out: its value does not depend on the input.",
     ),
     # ---- engines and the machine -------------------------------------------------------------------------------------
@@ -496,7 +496,7 @@ CAUSES: tuple[Cause, ...] = (
         ),
         "The parser refuses a node: it has an importer for the operator, but not for this form of it. The condition "
         "that it prints is what it asks for.",
-        "See whether surgeon knows the reason and a pass that mends it.",
+        "See whether surgeon knows the reason and a pass that fixes it.",
         CHECK,
         Weight.OPEN,
     ),
