@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """A tensor of sizes, the number of places among them: its elements, in its shape."""
+    """A tensor of sizes, the number of positions among them: its elements, in its shape."""
 
     elements: Array
 
@@ -91,8 +91,8 @@ def _gather(r: Reading, node: Node) -> State:
     of_x, of_places = r.state(x), r.state(at)
     axis, rank = (node.attr("axis") or 0) % len(r.shape(x)), len(r.shape(at))
     if of_x is None:
-        return Rows(axis + r.axis(at, "it takes what stands at a size"))
-    own = r.axis(x, "it takes what stands at a size")
+        return Rows(axis + r.axis(at, "it takes what is at a size"))
+    own = r.axis(x, "it takes what is at a size")
     require(of_places is None and own != axis, "rows are taken by their number")
     return Rows(own if own < axis else own + rank - 1)
 

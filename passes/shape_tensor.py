@@ -98,7 +98,7 @@ class _Elements(Elements):
             require(known.size <= LARGEST and known.dtype.kind in "iu", f"'{value.name}' holds no few integers")
         else:
             self.size(value)
-            require(self.b.dtype(value) in INTEGERS and value.producer, f"'{value.name}' is no computed integer")
+            require(self.b.dtype(value) in INTEGERS and value.producer, f"'{value.name}' is not a computed integer")
         return super().read(value)
 
     def other(self, value: Value) -> Array:

@@ -23,7 +23,7 @@ class Unread(Exception):
 
 
 class Elements:
-    """Reads the elements of tensors behind operators that move them.
+    """Reads the elements of tensors after operators that move them.
 
     A reader says by `other` what it knows of a tensor that is neither constant nor moved.
     """
@@ -81,7 +81,7 @@ class Elements:
     def _constant(self, value: Value, sizes: Sequence[int] | None) -> np.ndarray:
         known = self.model.constant(value)
         if known is None and sizes is None:
-            raise Unread("the positions of an operator behind it are computed too")
+            raise Unread("the positions of an operator after it are computed too")
         return np.asarray(sizes, np.int64) if known is None else known
 
     def computed(self, node: Node, value: Value) -> Array:

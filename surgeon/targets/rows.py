@@ -99,7 +99,7 @@ class Row(Condition):
     weights    whether the input is an initializer or a Constant, or left out
     size       sizes of the input, one of which is refused; or, by axis, sizes that are all refused
     maker      the operator that makes the input; "" is none
-    input      the position of the input that these five are said of; of several positions one is enough
+    input      the position of the input that these five apply to; of several positions one is enough
     value      by position of a constant input, its numbers that are refused, as a list
     made       types of the first output
     outputs    how many outputs have a name
@@ -264,7 +264,7 @@ def _asks_sizes(sizes: Values | Mapping[int, Values]) -> Callable[[Shape | None]
 
 
 def _maker(node: Node, position: int) -> str:
-    """The operator that makes an input; "" where it is no node."""
+    """The operator that makes an input; "" where it is not a node."""
     value = input_of(node, position)
     return "" if value is None or value.producer is None else value.producer.key
 

@@ -162,7 +162,7 @@ ROWS = (
     *(refuses(op, between((first, 0), (8, 4)), input=1, weights=False, maker=other_than("DequantizeLinear"),
               reason="weights that are computed are refused, but for those of a DequantizeLinear",
               source="measured with TensorRT 8.4.1.5: two inputs (data and weights) are allowed only in "
-                     "explicit-quantization mode; earlier releases taken to be alike")
+                     "explicit-quantization mode; earlier releases assumed to be the same")
       for op, first in (("Conv", 7), ("ConvTranspose", 8))),
     refuses("Conv", between((8, 4), (8, 4)), attr={"group": other_than(1)}, size={1: DYNAMIC},
             reason="the number of channels of several groups is not static",

@@ -51,7 +51,7 @@ ROWS = (
     refuses("Celu", between((8, 4), (8, 4)), rank=0,
             source="measured with TensorRT 8.4.1.5: number of dimensions should remain"),
     refuses("Conv ConvTranspose", EVERYWHERE, input=1, size=0, reason="weights without elements are refused",
-            source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX taken to be alike"),
+            source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX assumed to be the same"),
     refuses("Conv ConvTranspose AveragePool MaxPool LpPool", EVERYWHERE, rank=above(5),
             source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
                    "TensorRT-RTX 1.7.1"),
