@@ -24,7 +24,7 @@ from onnx import ModelProto, numpy_helper
 
 import surgeon
 from surgeon.errors import SurgeonError
-from surgeon.pipeline.advice import NONE, cures
+from surgeon.pipeline.advice import NONE, advice_for
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.source import Source
 
@@ -94,7 +94,7 @@ def refusal(model: ModelProto) -> Refused | None:
         return Refused(first_operator(model), str(error).rstrip("."), NONE)
     if result.report.untaken:
         first, options = result.report.untaken[0], Options.checked(CheckOptions(target="rtx"))
-        return Refused(first_operator(model), first.why.rstrip("."), cures(result, Source(model), options)[0])
+        return Refused(first_operator(model), first.why.rstrip("."), advice_for(result, Source(model), options)[0])
     found, why = corpus_rtx.build(result.model.SerializeToString())
     said = " ".join(why.split())[:150].rstrip(" .:")
     return None if found == "built" else Refused(first_operator(model), f"TensorRT-RTX says: {said}", NONE)

@@ -202,6 +202,11 @@ class Report:
         return bool(self.broken or self.refused)
 
     @property
+    def unsupported(self) -> list[Declined]:
+        """Another name of `untaken`."""
+        return self.untaken
+
+    @property
     def refused(self) -> list[Declined]:
         """The unsupported nodes that the GPU beside a DLA does not run either."""
         return [d for d in self.untaken if not d.on_gpu]

@@ -60,7 +60,7 @@ def test_what_computes_something_else_is_said_or_mended(text: str, mended: str) 
     model = parser.parse_model(HEAD + text)
     (found,) = surgeon.check(model, target="8.4").untaken
     assert "which this parser cuts to" in found.why
-    assert found.mended_by == mended
+    assert found.fixed_by == mended
     assert not surgeon.check(model, target="9.0").untaken
     if found.op != "Mul":  # ConstantOfShape: its attribute is not a constant that `_cut` cuts
         assert not _agree(model, _cut(model))

@@ -148,7 +148,7 @@ def test_fix_of_a_model_in_memory_asks_for_a_place(tmp_path: Path) -> None:
 def test_fix_names_what_stays_and_the_cure(tmp_path: Path) -> None:
     fixed = surgeon.fix(write(tmp_path, NORM), target="8.4", skip=["instance-norm"])
     assert not fixed.ok and not fixed.command
-    assert fixed.cures == ["omit --only, --skip or --strategy"]
+    assert fixed.advice == ["omit --only, --skip or --strategy"]
 
 
 @RTX

@@ -166,7 +166,7 @@ def test_the_node_of_the_model_and_the_pass_that_rewrites_it(log: str, tmp_path:
     onnx.save(model(NORM), tmp_path / "m.onnx")
     (found, *_) = why(log)
     named = in_model(found, log, tmp_path / "m.onnx", Target.parse("8.4"))
-    assert (named.node, named.operator, named.mended_by) == ("norm", "InstanceNormalization", "instance-norm")
+    assert (named.node, named.operator, named.fixed_by) == ("norm", "InstanceNormalization", "instance-norm")
 
 
 def test_a_log_of_another_model_names_no_node_of_this_one(tmp_path: Path) -> None:

@@ -22,14 +22,14 @@ def print_report(
     *,
     diff: bool = False,
     each: bool,
-    cures: Sequence[str] = (),
+    advice: Sequence[str] = (),
     declined: Sequence[Declined] | None = None,
 ) -> None:
     """Print what was done.
 
     diff      each window, too
     each      one row for each node, not for each reason
-    cures     the advice for each of `report.untaken`
+    advice    the advice for each of `report.untaken`
     declined  those to print; None is all
     """
     for a in report.applied if diff else ():
@@ -39,7 +39,7 @@ def print_report(
     screen.table("undone", ("pass", "node", "why"), _entries(report.undone, each, numberless), "bad")
     shown = report.declined if declined is None else declined
     screen.table("declined", ("pass", "node", "why"), _entries(shown, each), "warn")
-    _print_untaken(report.untaken, cures, screen, each)
+    _print_untaken(report.untaken, advice, screen, each)
     screen.table("unknown", ("node", "why"), [(r[1], r[2]) for r in _entries(report.unknown, each)], "warn")
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
 
@@ -127,12 +127,12 @@ def _print_operators(report: Report, screen: Screen) -> None:
     screen.table("operator", ("operator", "before", "after"), rows, plain=("{}", "{} before", "{} after"))
 
 
-def _print_untaken(untaken: Sequence[Declined], cures: Sequence[str], screen: Screen, each: bool) -> None:
+def _print_untaken(untaken: Sequence[Declined], advice: Sequence[str], screen: Screen, each: bool) -> None:
     """Print the unsupported nodes with advice; nodes of the same reason and advice are one row unless `each`."""
-    if not cures:
+    if not advice:
         screen.table("unsupported", ("node", "why"), [(r[1], r[2]) for r in _entries(untaken, each)], "bad")
         return
-    with_cure = [Declined(cure, d.node, d.why) for d, cure in zip(untaken, cures, strict=True)]
+    with_cure = [Declined(cure, d.node, d.why) for d, cure in zip(untaken, advice, strict=True)]
     rows = [(node, f"{why}; advice: {cure}") for cure, node, why in _entries(with_cure, each)]
     screen.table("unsupported", ("node", "why, and advice"), rows, "bad")
 

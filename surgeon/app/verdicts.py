@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from surgeon.app.findings import NOT_TAKEN, ON_GPU, UNKNOWN, UNREADABLE, WARNING, Finding
@@ -38,8 +38,8 @@ class FileVerdict:
             "readable": checked is not None,
             "taken": self.taken,
             "sure": self.sure,
-            "untaken": [] if checked is None else [asdict(u) for u in checked.untaken],
-            "unknown": [] if checked is None else [asdict(u) for u in checked.unknown],
+            "untaken": [] if checked is None else [u.to_json() for u in checked.untaken],
+            "unknown": [] if checked is None else [u.to_json() for u in checked.unknown],
             "warnings": [] if checked is None else checked.warnings,
             "error": self.error,
         }
@@ -49,7 +49,7 @@ class FileVerdict:
         """The verdict that `to_json` wrote, but for what a rewrite would do."""
         if not value["readable"]:
             return cls(value["file"], value["target"], error=value["error"])
-        untaken, unknown = ([Untaken(**u) for u in value[key]] for key in ("untaken", "unknown"))
+        untaken, unknown = ([Untaken.from_json(u) for u in value[key]] for key in ("untaken", "unknown"))
         checked = Checked(value["target"], untaken, value["warnings"], unknown)
         return cls(value["file"], value["target"], checked, value["sure"])
 
@@ -60,10 +60,10 @@ class FileVerdict:
             return
         name = target_name(self.target)
         for found in self.checked.untaken:
-            mended = f"fixed by {found.mended_by}" if found.mended_by else "no pass fixes it"
-            mended += f"; advice: {found.cure}" if found.cure else ""
+            by = f"fixed by {found.fixed_by}" if found.fixed_by else "no pass fixes it"
+            by += f"; advice: {found.advice}" if found.advice else ""
             kind = ON_GPU if found.on_gpu else NOT_TAKEN
-            yield Finding(self.file, kind, f"{name} does not support {found}; {mended}", found.node)
+            yield Finding(self.file, kind, f"{name} does not support {found}; {by}", found.node)
         for found in self.checked.unknown:
             yield Finding(self.file, UNKNOWN, f"{name}, {found}", found.node)
         for warning in self.checked.warnings:

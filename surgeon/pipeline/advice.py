@@ -94,7 +94,7 @@ OF_ONNX_RUNTIME = {
 }
 
 
-def cures(result: Result, source: Source, options: Options) -> list[str]:
+def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     """The advice for each entry of `report.untaken`: what makes the target support that node, or a target that does.
 
     In this order: an option that keeps a rewrite which could not be proved, the options that hold a pass back, a later

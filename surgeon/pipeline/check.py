@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from surgeon.ir.model import Model
-from surgeon.pipeline.advice import cures
+from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.option import of_model
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.run import judged
@@ -23,18 +25,37 @@ MOST_SHOWN = 12  # nodes in the `repr` of what was found, which fits one screen
 class Untaken:
     """A node that the target does not support, by surgeon's table or in the words of a parser or builder.
 
-    node       its label in the ONNX file, empty where an error names none
-    mended_by  the passes that rewrite it, empty where none does
-    on_gpu     the DLA does not run it, the GPU beside it does
-    cure       advice, where no pass rewrites it
+    node      its label in the ONNX file, empty where an error names none
+    fixed_by  the passes that rewrite it, empty where none does
+    on_gpu    the DLA does not run it, the GPU beside it does
+    advice    what else helps, where no pass rewrites it
     """
 
     node: str
     op: str
     why: str
-    mended_by: str = ""
+    fixed_by: str = ""
     on_gpu: bool = False
-    cure: str = ""
+    advice: str = ""
+
+    @property
+    def mended_by(self) -> str:
+        """The former name of `fixed_by`."""
+        return self.fixed_by
+
+    @property
+    def cure(self) -> str:
+        """The former name of `advice`."""
+        return self.advice
+
+    def to_json(self) -> dict[str, Any]:
+        """As the JSON of `surgeon check` has it, with the former names."""
+        words = {"node": self.node, "op": self.op, "why": self.why}
+        return {**words, "mended_by": self.fixed_by, "on_gpu": self.on_gpu, "cure": self.advice}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Untaken:
+        return cls(*(value[key] for key in ("node", "op", "why", "mended_by", "on_gpu", "cure")))
 
     def __str__(self) -> str:
         where = f"{self.op} '{self.node}'" if self.node else "the model"
@@ -59,6 +80,11 @@ class Checked:
     rewrites: dict[str, int] = field(default_factory=dict)
 
     @property
+    def unsupported(self) -> list[Untaken]:
+        """Another name of `untaken`."""
+        return self.untaken
+
+    @property
     def refused(self) -> list[Untaken]:
         """The unsupported nodes that the GPU beside a DLA does not run either."""
         return [u for u in self.untaken if not u.on_gpu]
@@ -71,7 +97,7 @@ class Checked:
         else:
             lines = [f"Checked: {name} does not support {counted(len(self.untaken), 'node')}"]
         for found in self.untaken[:MOST_SHOWN]:
-            lines.append(f"  {found}; fixed by {found.mended_by or 'no pass'}")
+            lines.append(f"  {found}; fixed by {found.fixed_by or 'no pass'}")
         if len(self.untaken) > MOST_SHOWN:
             lines.append(f"  and {len(self.untaken) - MOST_SHOWN} more")
         lines += [f"  warning: {w}" for w in self.warnings[:MOST_SHOWN]]
@@ -90,35 +116,33 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     refused, unknown = judged(file, asked.target)
     result = rewrite_source(source, asked)
     report = result.report
-    mending = _mended_by(report, file) if refused or unknown else {}
+    fixing = _fixed_by(report, file) if refused or unknown else {}
     ops, makers = _operators(file), _makers(file)
 
-    def mender(node: str, why: str) -> str:
+    def fixer(node: str, why: str) -> str:
         """A reason may name a tensor upstream: then it is the pass that removes that tensor."""
-        above = [mending[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in mending]
-        return above[0] if above and node in mending else mending.get(node, "")
+        above = [fixing[makers[t]] for t in QUOTED.findall(why) if makers.get(t) in fixing]
+        return above[0] if above and node in fixing else fixing.get(node, "")
 
-    menders = [mender(d.node, d.why) for d in refused]
-    curing = (
-        {} if all(menders) else dict(zip([d.node for d in report.untaken], cures(result, source, asked), strict=True))
-    )
+    fixers, stay = [fixer(d.node, d.why) for d in refused], [d.node for d in report.untaken]
+    advice = {} if all(fixers) else dict(zip(stay, advice_for(result, source, asked), strict=True))
     found = [
-        Untaken(d.node, ops.get(d.node, ""), d.why, by, d.on_gpu, "" if by else curing.get(d.node, ""))
-        for d, by in zip(refused, menders, strict=True)
+        Untaken(d.node, ops.get(d.node, ""), d.why, by, d.on_gpu, "" if by else advice.get(d.node, ""))
+        for d, by in zip(refused, fixers, strict=True)
     ]
-    unsure = [Untaken(d.node, ops.get(d.node, ""), d.why, mender(d.node, d.why)) for d in unknown]
+    unsure = [Untaken(d.node, ops.get(d.node, ""), d.why, fixer(d.node, d.why)) for d in unknown]
     rewrites = {g.pass_name: g.times for g in report.groups()}
     return Checked(str(asked.target), found, report.warnings, unsure, rewrites)
 
 
-def mended_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:
+def fixed_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:
     """Node label -> the passes that remove the node, or change its inputs, so that `target` supports it.
 
     Nothing is proved here. Raises UsageError and ModelError.
     """
     source = Source(model)
     report = rewrite_source(source, Options.checked(CheckOptions(target=target))).report
-    return _mended_by(report, source.model())
+    return _fixed_by(report, source.model())
 
 
 def _operators(file: Model) -> dict[str, str]:
@@ -131,7 +155,7 @@ def _makers(file: Model) -> dict[str, str]:
     return {o.name: n.label for s in file.scopes for n in s.live() for o in n.outputs if o is not None}
 
 
-def _mended_by(report: Report, file: Model) -> dict[str, str]:
+def _fixed_by(report: Report, file: Model) -> dict[str, str]:
     found = {name: a.pass_name for a in report.applied for name in (a.root, *a.removed)}
     made_by = {name: a.pass_name for a in report.applied for name in a.outputs}
     for node in (n for s in file.scopes for n in s.live()):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
-from surgeon.pipeline.advice import cures
+from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.check import Untaken
 from surgeon.pipeline.option import P, by_keyword
 from surgeon.pipeline.options import Options, RewriteOptions
@@ -72,7 +72,7 @@ class Fixed:
     result   the rewritten model, and the report
     parsed   what the target's own parser says
     loaded   what ONNX Runtime says
-    cures    the advice for each entry of `report.untaken`
+    advice   for each entry of `report.untaken`
     saved    by how many bytes the file is smaller than the original; None where that was not a file
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
@@ -82,10 +82,15 @@ class Fixed:
     result: Result
     parsed: Parsed
     loaded: Loaded
-    cures: list[str]
+    advice: list[str]
     saved: int | None
     where: str
     command: str
+
+    @property
+    def cures(self) -> list[str]:
+        """The former name of `advice`."""
+        return self.advice
 
     @property
     def report(self) -> Report:
@@ -153,7 +158,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         result=result,
         parsed=parsed,
         loaded=loaded,
-        cures=cures(result, source, options),
+        advice=advice_for(result, source, options),
         saved=size_of(result.files) - written if result.files else None,
         where=where,
         command=command,

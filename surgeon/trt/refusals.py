@@ -11,7 +11,7 @@ from typing import Any
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import as_text, read
 from surgeon.ir.protos import label_of
-from surgeon.pipeline.check import Untaken, mended_by
+from surgeon.pipeline.check import Untaken, fixed_by
 from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.runtime import RTX, target_of, title
@@ -32,8 +32,8 @@ def parser_refusals(trt: Any, source: Path) -> list[Untaken]:
 
 
 def _with_passes(found: list[Untaken], trt: Any, source: Path) -> list[Untaken]:
-    mending = _mending(source, target_of(trt)) if found else {}
-    return [replace(r, mended_by=mending.get(r.node, "")) for r in found]
+    fixing = _fixing(source, target_of(trt)) if found else {}
+    return [replace(r, fixed_by=fixing.get(r.node, "")) for r in found]
 
 
 def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
@@ -73,9 +73,9 @@ def _builder_error(line: str, proto: Any) -> Untaken:
     return Untaken(label_of(node), node.op_type, why)
 
 
-def _mending(source: Path, target: Target) -> dict[str, str]:
+def _fixing(source: Path, target: Target) -> dict[str, str]:
     try:
-        return mended_by(source, target=target)
+        return fixed_by(source, target=target)
     except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
         return {}
 
@@ -87,9 +87,9 @@ def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]
         lines.append(f"  {refusal}")
         if "Plugin not found" in refusal.why and trt.__name__ != RTX:  # that one has no plugins
             lines.append("    load its library with --plugin-library LIB; `surgeon plugins build` makes surgeon's own")
-        elif refusal.mended_by:
+        elif refusal.fixed_by:
             lines.append(
-                f"    the pass '{refusal.mended_by}' may fix this: "
+                f"    the pass '{refusal.fixed_by}' may fix this: "
                 f"surgeon rewrite {shlex.quote(str(source))} OUT.onnx --target {target_of(trt)}"
             )
         elif refusal.node:

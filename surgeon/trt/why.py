@@ -13,7 +13,7 @@ from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import read
 from surgeon.ir.protos import label_of
 from surgeon.ir.schemas import schema
-from surgeon.pipeline.check import mended_by
+from surgeon.pipeline.check import fixed_by
 from surgeon.targets import plugins, tables
 from surgeon.targets.names import printed_version
 from surgeon.targets.releases import Version, dotted
@@ -62,7 +62,7 @@ class Finding:
     operator  the operator that the log speaks of; empty where it names none
     node      the node, as the log calls it; with a model, as the model does
     says      what is known of this operator beyond the table: the release that learned it
-    mended_by the passes that rewrite the node, where the model was given
+    fixed_by  the passes that rewrite the node, where the model was given
     """
 
     cause: Cause
@@ -70,7 +70,12 @@ class Finding:
     operator: str = ""
     node: str = ""
     says: str = ""
-    mended_by: str = ""
+    fixed_by: str = ""
+
+    @property
+    def mended_by(self) -> str:
+        """The former name of `fixed_by`."""
+        return self.fixed_by
 
 
 def why(log: str) -> list[Finding]:
@@ -101,10 +106,10 @@ def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> F
     if node is None:
         return finding
     try:
-        passes = mended_by(model, target=target).get(label_of(node), "")
+        passes = fixed_by(model, target=target).get(label_of(node), "")
     except SurgeonError:  # surgeon does not rewrite the model: then there is no pass to name
         passes = ""
-    return replace(finding, node=label_of(node), operator=node.op_type, mended_by=passes)
+    return replace(finding, node=label_of(node), operator=node.op_type, fixed_by=passes)
 
 
 def release_of(log: str) -> Target | None:

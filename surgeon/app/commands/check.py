@@ -164,7 +164,7 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
         return
     _print_nodes(verdict, screen)
     screen.line(_sentence(verdict), "good" if verdict.taken else "bad")
-    if any(u.mended_by for u in (*verdict.checked.untaken, *verdict.checked.unknown)):
+    if any(u.fixed_by for u in (*verdict.checked.untaken, *verdict.checked.unknown)):
         screen.command(f"  surgeon fix {shlex.quote(verdict.file)} --for {verdict.target}")
 
 
@@ -172,8 +172,8 @@ def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     if verdict.checked is None:
         return
     _print_groups("unsupported", verdict.checked.untaken, screen, "bad")
-    cures = dict.fromkeys((u.op, u.cure) for u in verdict.checked.untaken if u.cure)
-    screen.table("advice", ("operator", "advice"), list(cures))
+    advice = dict.fromkeys((u.op, u.advice) for u in verdict.checked.untaken if u.advice)
+    screen.table("advice", ("operator", "advice"), list(advice))
     _print_groups("unknown", verdict.checked.unknown, screen, "warn")
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
@@ -187,7 +187,7 @@ def _sentence(verdict: FileVerdict) -> str:
         unknown = len(verdict.checked.unknown)
         except_these = f" except {counted(unknown, 'unknown node')}" if unknown else ""
         return f"{name} supports every node{except_these} ({verdict.sure})"
-    mended = sum(bool(u.mended_by) for u in untaken)
+    mended = sum(bool(u.fixed_by) for u in untaken)
     mend = f"surgeon can fix {mended}" if mended else "no pass fixes this"
     gpu = len(untaken) - len(verdict.checked.refused)
     runs = f"; the GPU runs {gpu} of them" if gpu else ""
@@ -196,7 +196,7 @@ def _sentence(verdict: FileVerdict) -> str:
 
 def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
     """Print each reason, and below it its nodes."""
-    rows = [(u.node, u.op, u.mended_by or "no pass", u.why) for u in found]
+    rows = [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found]
     for reason, alike in by_reason(rows).items():
         screen.group(f"{word}: {reason}", HEADERS[:-1], [row[:-1] for row in alike], style)
 
@@ -206,7 +206,7 @@ def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) 
     found: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         for node in verdict.checked.untaken if verdict.checked is not None else ():
-            found.setdefault((node.op or "-", node.mended_by or "no pass"), []).append(verdict.file)
+            found.setdefault((node.op or "-", node.fixed_by or "no pass"), []).append(verdict.file)
     rows = [(op, str(len(files)), str(len(set(files))), by) for (op, by), files in sorted(found.items())]
     plain = ("{}", "{} nodes", "{} files", "{}")
     screen.table("unsupported", ("operator", "nodes", "files", "fixed by"), rows, "bad", plain)

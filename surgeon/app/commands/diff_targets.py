@@ -96,6 +96,6 @@ def _passes(before: Checked, after: Checked) -> Iterator[tuple[str, str, str]]:
 
 
 def _print_nodes(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
-    rows = [(u.node, u.op, u.mended_by or "no pass", u.why) for u in found]
+    rows = [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found]
     for reason, alike in by_reason(rows).items():
         screen.group(f"{word}{reason}", HEADERS, [row[:-1] for row in alike], style)

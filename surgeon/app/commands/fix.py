@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         fixed = fix_source(Source(source), args.out, options)
     report = fixed.report
     declined = report.declined if args.verbose else _of_what_stays(report)
-    print_report(report, screen, each=bool(args.verbose), cures=fixed.cures, declined=declined)
+    print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)
     half = fixed.result.precision
     if half is not None:
         print_precision(half, screen, bool(args.verbose))

@@ -19,7 +19,7 @@ from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_window
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, put, size_of
-from surgeon.pipeline.advice import cures
+from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     withheld = args.strict and bool(report.refused)
     written = None if withheld else out
     saved = _write(done, written, _report_files(args, done, reports, source, written, status))
-    print_report(report, screen, diff=args.diff, each=bool(args.verbose), cures=done.cures)
+    print_report(report, screen, diff=args.diff, each=bool(args.verbose), advice=done.advice)
     if done.half is not None:
         print_precision(done.half, screen, bool(args.verbose))
     style = "good" if status in (DONE, CHANGES) else "bad"
@@ -78,7 +78,7 @@ class Done:
     """The result for a model, and the advice for unsupported nodes."""
 
     result: Result
-    cures: list[str]
+    advice: list[str]
 
     @property
     def half(self) -> Precision | None:
@@ -130,7 +130,7 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
         result = rewritten(given, options)
-    return Done(result, cures(result, given, options))
+    return Done(result, advice_for(result, given, options))
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ def _report_files(
 def _page(done: Done, title: str, written: str) -> str:
     from surgeon.html.page import render  # a run without a page starts without it
 
-    return render(done.result.report, title=title, written=written, precision=done.half, cures=done.cures)
+    return render(done.result.report, title=title, written=written, precision=done.half, cures=done.advice)
 
 
 def _report(done: Done) -> dict[str, Any]:
     """The JSON report, but for the record of the run."""
     written = done.result.report.to_json()
-    for entry, cure in zip(written["untaken"], done.cures, strict=True):
+    for entry, cure in zip(written["untaken"], done.advice, strict=True):
         entry["cure"] = cure
     if done.half is not None:
         written["precision"] = done.half.to_json()

@@ -68,4 +68,4 @@ def _passes(finding: Finding, model: str, target: Target) -> str:
     """The passes that rewrite the node; empty without the model."""
     if model == MODEL or not finding.node:
         return ""
-    return finding.mended_by or f"no pass rewrites this node for {target_name(str(target))}"
+    return finding.fixed_by or f"no pass rewrites this node for {target_name(str(target))}"
