@@ -426,7 +426,7 @@ def test_explain_lists_what_is_relevant(tmp_path: Path, capsys: Captured) -> Non
     """Passes that say the same are one line; patterns with no more than this operator in common come with -v."""
     source = write(tmp_path, LEAKY.replace("Max(x, m)", "LeakyRelu(m)").replace("y = Neg(h)", "y = Div(h, a)"))
     assert run("rewrite", source, "--target", "8.4", "--explain", "larger") == 0
-    assert "verdict  leaky-relu, function-body  larger  matched, but unchanged: " in capsys.readouterr().out
+    assert "verdict  function-body, leaky-relu  larger  matched, but unchanged: " in capsys.readouterr().out
     assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu") == 0
     assert "no pattern of 1 pass nearly matches it" in capsys.readouterr().out
     assert run("rewrite", source, "--target", "8.4", "--explain", "last", "--only", "gelu", "-v") == 0
