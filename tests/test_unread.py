@@ -61,12 +61,12 @@ READ = {
 }
 # The conditions that refuse an attribute's other values, but for rows, which name the attribute themselves.
 DECLARED = {
-    "axis": ("Add.opset",),
-    "broadcast": ("Add.opset", "Gemm.2.rank.opset", "MatMul.opset"),
-    "spatial": ("BatchNormalization.spatial",),
+    "axis": ("Add.opset", "Add.opset.where"),
+    "broadcast": ("Add.opset", "Add.opset.where", "Gemm.2.rank.opset", "MatMul.opset.where"),
+    "spatial": ("BatchNormalization.spatial.where",),
     **dict.fromkeys(("sparse_value", "value_string", "value_strings"), ("Constant.value", "Constant.sparse_value")),
     **dict.fromkeys(("value_float", "value_floats", "value_int", "value_ints"), ("Constant.value",)),
-    "paddings": ("Pad",),
+    "paddings": ("Pad.where",),
     "directions": ("Scan.opset",),
     "start": ("shape_range",),
     "end": ("shape_range",),

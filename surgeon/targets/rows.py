@@ -107,7 +107,7 @@ class Row(Condition):
     given      attributes, and positions of inputs, of which one is given
     lacks      attributes, and positions of inputs, that are all left out
     opset      opsets of the model
-    unless     what the node is taken for all the same
+    where      a question to the node, for what the other fields cannot say
     reason     why, a part of a sentence; it may name {op}, {dtype}, {rank}, {input}, {made}, {given}, and {name},
                {value} and {type} of the last attribute, or the first {value} of the last constant. Where it is left
                out, the row says what it refuses
@@ -135,7 +135,7 @@ class Row(Condition):
     given: int | str | tuple[int | str, ...] = ()
     lacks: int | str | tuple[int | str, ...] = ()
     opset: Limit | None = None
-    unless: Callable[[Node], bool] | None = None
+    where: Callable[[Node], bool] | None = None
     reason: str = ""
     section: str = ""
     source: str = ""
@@ -157,7 +157,7 @@ def _keys(row: Row) -> Iterator[str]:
     position = row.input if isinstance(row.input, int) else 0
     named = (*row.attr, *_all(row.given)[:1], *_all(row.lacks)[:1], *([position] if position else []), *row.value)
     yield from map(str, dict.fromkeys(named))
-    fields = ("dtype", "rank", "weights", "size", "maker", "made", "outputs", "opset")
+    fields = ("dtype", "rank", "weights", "size", "maker", "made", "outputs", "opset", "where")
     given = [field for field in fields if getattr(row, field) is not None] + ["value"] * bool(row.value)
     yield from ("empty" if field == "size" and row.size == 0 else field for field in given)
 
@@ -181,7 +181,7 @@ def _check(row: Row) -> Check:
 
 def _parts(row: Row) -> Iterator[Part]:
     """The questions of a row to a node, the cheap ones first."""
-    opset, given, lacks, unless = row.opset, _all(row.given), _all(row.lacks), row.unless
+    opset, given, lacks = row.opset, _all(row.given), _all(row.lacks)
     if opset is not None:
         yield lambda node: opset.refuses(opset_of(node))
     for name, values in row.attr.items():
@@ -200,8 +200,8 @@ def _parts(row: Row) -> Iterator[Part]:
         yield lambda node: made(_made(node))
     for position, values in row.value.items():
         yield _asks_value(position, values)
-    if unless is not None:
-        yield lambda node: not unless(node)
+    if row.where is not None:
+        yield row.where
 
 
 def _asks_attribute(name: str, values: Values) -> Part:

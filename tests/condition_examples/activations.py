@@ -17,7 +17,7 @@ EXAMPLES: dict[str, list[Example]] = {
         )
         for written in ("", " <alpha = 1.5>", " <gamma = 1.0>")
     ],
-    "prelu_rank": [
+    "PRelu.rank.where": [
         Example("PRelu", "7.0 to 11.4", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] s", "float[1,1,3] s"), "float[1,1,3] s", "float[1,3] s", "float[3] s")),
         Example("PRelu", "7.0 to 11.4", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] s", "float[1,1,3] s"), "float[2,3] x", "float[] x")),
         Example("PRelu", "7.0 to 11.4", "the slope has more dimensions than the input", 16, *both(PRELU.replace("float[3] c", "float[1,1,3] c").replace("(x, s)", "(x, c)"), "float[1,1,3] c", "float[1,3] c", "float[] c")),

@@ -89,7 +89,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "growing_state": [
         Example("Loop", "7.0 to 11.4, rtx", "its state 's' grows", 13, *both("(float[1,3] x) => (float[n,3] y) <int64 n = {4}> { y = Loop (n, , x) <body = b (int64 i, bool c, float[m,3] s) => (bool d, float[k,3] t) { d = Constant <value = bool {1}> () t = Concat <axis = 0> (s, x) }> }", "Concat <axis = 0> (s, x)", "Concat <axis = 0> (s)", "Add (s, x)")),
     ],
-    "stateless_scan": [
+    "Scan.where": [
         Example("Scan", "7.0 to 11.4, rtx", "a Scan without state is refused", 11, "(float[3,4] x) => (float[3,4] y) { y = Scan <num_scan_inputs = 1, body = b (float[4] e) => (float[4] p) { p = Neg (e) }> (x) }", (SCAN_9.replace("y, z", "z, y"),)),
     ],
     "branches_of_other_rank": [

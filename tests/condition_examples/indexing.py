@@ -43,7 +43,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Split", "8.0 to 9.3", "num_outputs 2 does not divide the dimension", 18, *both("(float[3,4] x) => (float[a,b] y, float[c,d] z) { y, z = Split <num_outputs = 2> (x) }", "[3,4] x", "[4,3] x")),
         Example("Split", "8.0 to 9.3", "num_outputs 2 does not divide the dimension", 18, *both("(float[] x) => (float[a] y, float[b] z) { y, z = Split <num_outputs = 2> (x) }", "float[] x", "float[4] x")),
     ],
-    "Squeeze.1.size": [
+    "Squeeze.1.size.where": [
         Example("Squeeze", "7.2.2 to 10.1", "axes is left out, and which of its sizes are 1 is not known", opset, *both("(float[N,4,1] x) => (float[] y) { y = Squeeze (x) }", "[N,", "[3,"))
         for opset in (11, 13)
     ] + [
@@ -53,7 +53,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Slice", "rtx", "steps are left out, and the positions are int32", 13, *both("(float[2,3] x, int32[1] c) => (float[a,b] y) <int32[1] s = {0}, int32[1] e = {1}, int32[1] a = {1}, int32[2] t = {0, 0}, int32[2] u = {0, 1}> { y = Slice (x, s, e, a) }", "(x, s, e, a)", "(x, s, e, a, e)", "(x, c, e, a)", "(x, s, c, a)", "(x, t, t, u)")),
         Example("Slice", "rtx", "steps that are computed are refused in int32", 13, *both("(float[2,3] x, int32[1] c) => (float[a,b] y) <int32[1] s = {0}, int32[1] e = {1}, int32[1] a = {1}> { y = Slice (x, s, e, a, c) }", "(x, s, e, a, c)", "(x, s, e, a, e)")),
     ],
-    "reversed_batch": [
+    "ReverseSequence.where": [
         Example("ReverseSequence", "8.6 to 11.4, rtx", "batch_axis and time_axis are the same", 10, *both("(float[5,4] x, int64[4] n) => (float[5,4] y) { y = ReverseSequence <time_axis = 1> (x, n) }", "time_axis = 1", "time_axis = 0")),
     ],
     "slice_counts": [

@@ -18,7 +18,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "BatchNormalization.outputs": [
         Example("BatchNormalization", "8.0 to 11.4, rtx", "more than one output is refused", 7, *both(BATCH.replace("{ y =", "{ y, m ="), "{ y, m =", "{ y =")),
     ],
-    "instance_norm_mixed": [
+    "InstanceNormalization.where": [
         Example("InstanceNormalization", "10.0 to 11.4, rtx", "input, scale and bias are of different types", 6, *both(INSTANCE.replace("(x, s, s)", mixed), mixed, "(x, s, s)"), beside=(PLUGIN,))
         for mixed in ("(x, h, s)", "(x, s, h)", "(x, h, h)")
     ] + [

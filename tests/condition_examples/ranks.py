@@ -18,10 +18,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "Resize.1.rank.opset": [
         Example("Resize", "8.0 to 11.4, rtx", "its input 1 has 2 dimensions; one is supported", 10, *both("(float[1,1,2] x) => (float[] y) <float[3,1] s = {1, 1, 2}> { y = Resize (x, s) }", "float[3,1]", "float[3]")),
     ],
-    "vector_by_batch": [
+    "MatMul.rank.where": [
         Example("MatMul", "8.4 to 11.4, rtx", "a vector by a batch of matrices is refused", 13, *both("(float[3] x, float[2,3,4] z, float[3,4] w) => (float[a,b] y) { y = MatMul (x, z) }", "(x, z)", "(x, w)", "(x, x)")),
     ],
-    "flattened_hardmax": [
+    "Hardmax.size.opset.where": [
         Example("Hardmax", "rtx", "more than one size that is not static is refused below opset 13", 11, "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }", ("(float[A,2,3] x) => (float[A,2,3] y) { y = Hardmax (x) }", "(float[A,2,B] x) => (float[A,2,B] y) { y = Hardmax (x) }"), (11, 13)),
     ],
     "Flatten.rank": [

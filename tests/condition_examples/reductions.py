@@ -21,7 +21,7 @@ EXAMPLES: dict[str, list[Example]] = {
             *both("(float[1,4000] x) => (float[1,a] y, int64[1,a] i) <int64[1] k = {3841}> { y, i = TopK (x, k) }", "3841", "3840"),
         )
     ],
-    "reduce_over_none": [
+    "ReduceSum.1.value": [
         Example("ReduceSum", "8.0 to 8.4", "axes without any number are refused", 13, *both(REDUCED, "(x, none)", "(x, one)", "(x)")),
         Example("ReduceSum", "8.0 to 8.4", "axes without any number are refused", 13, *both(REDUCED.replace("OP (", "OP <noop_with_empty_axes = 1> ("), "(x, none)", "(x, one)"), beside=("the axes are an input, which this parser does not read: it would reduce over every axis",)),
     ],

@@ -53,7 +53,7 @@ EXAMPLES: dict[str, list[Example]] = {
             *both("(int64[1] i, int64[2] v, float[1,8] x) => (float[a,b] t) <int64 two = {2}, int64[1] all = {-1}> { y = OneHot (i, two, v) s = Reshape (y, all) t = Tile (x, s) }", "Tile (x, s)", "Gather <axis = 1> (x, s)"),
         )
     ],
-    "reshape_zero": [
+    "Reshape.allowzero.where": [
         Example(
             "Reshape", "7.0 to 8.2", "allowzero is not read: 0 would copy the dimension", 14,
             *both("(float[2,3] x, int64[2] c) => (float[a,b] y) <int64[2] s = {0, 3}, int64[2] t = {3, 2}> { y = Reshape <allowzero = 1> (x, s) }", "<allowzero = 1> (x, s)", "<allowzero = 1> (x, t)", "<allowzero = 0> (x, s)"),
@@ -63,7 +63,7 @@ EXAMPLES: dict[str, list[Example]] = {
             *both("(float[2,3] x, int64[2] c) => (float[a,b] y) <int64[2] t = {3, 2}> { y = Reshape <allowzero = 1> (x, c) }", "(x, c)", "(x, t)"),
         ),
     ],
-    "EyeLike": [
+    "EyeLike.where": [
         Example(
             "EyeLike", "7.2.2 to 11.4, rtx", "its size is not static: `Eyelike does not work for dynamically shaped tensors`", 9,
             *both(f"(float{shape} x) => (float[a,b] y) {{ y = EyeLike (x) }}", f"float{shape}", "float[2,3]"),

@@ -20,7 +20,7 @@ COMPARED = LEGACY.replace("=> (float", "=> (bool")
 LOGICAL = LEGACY.replace("float[", "bool[")
 
 EXAMPLES: dict[str, list[Example]] = {
-    "BatchNormalization.spatial": [
+    "BatchNormalization.spatial.where": [
         Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "spatial = 0", "spatial = 1"), beside=("its input 1 must be an initializer",)),
         Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "(x, s", "(z, s"), beside=("its input 1 must be an initializer",)),
     ],
@@ -37,16 +37,18 @@ EXAMPLES: dict[str, list[Example]] = {
     "Pad.paddings": [
         Example("Pad", "8.2 to 11.4, rtx", "paddings is not read: pads is", 1, "(float[1,1,2,2] x) => (float[1,1,4,4] y) { y = Pad <paddings = [0, 0, 1, 1, 0, 0, 1, 1]> (x) }", ("(float[1,1,2,2] x) => (float[1,1,4,4] y) { y = Pad <pads = [0, 0, 1, 1, 0, 0, 1, 1]> (x) }",), (2,), beside=("the pads must be an initializer",)),
     ],
-    "MatMul.opset": [
+    "MatMul.opset.where": [
         Example("MatMul", "7.0 to 11.4, rtx", RANKS, 1, *both("(float[3,2] x, float[4,2,4] z, float[2,4] w) => (float[] y) { y = MatMul (x, z) }", "(x, z)", "(x, w)")),
         Example("PRelu", "7.0 to 11.4, rtx", RANKS, 6, *both("(float[2,3] x) => (float[] y) <float[3] s = {1, 1, 1}, float[1,3] t = {1, 1, 1}> { y = PRelu (x, s) }", "(x, s)", "(x, t)")),
     ],
-    "Add.opset": [
+    "Add.opset.where": [
         Example("Add Sub Mul Div", "7.0 to 9.3", RANKS, 6, BROADCAST, (BROADCAST.replace("(x, b)", "(x, c)"), BROADCAST.replace(" <axis = 1, broadcast = 1>", "")), (6, 7), beside=(PLAIN,)),
         Example("Pow", "7.0 to 9.3", RANKS, 1, *both(BROADCAST, "(x, b)", "(x, c)"), beside=(PLAIN,)),
         Example("And Or", "7.0 to 9.3", RANKS, 1, *both(BROADCAST.replace("float[", "bool["), "(x, b)", "(x, c)"), beside=(PLAIN,)),
         Example("Xor", "8.4 to 9.3", RANKS, 1, *both(BROADCAST.replace("float[", "bool["), "(x, b)", "(x, c)"), beside=(PLAIN,)),
         Example("Equal Greater Less", "7.0 to 9.3", RANKS, 1, *both(BROADCAST.replace("=> (float", "=> (bool"), "(x, b)", "(x, c)"), beside=(PLAIN,)),
+    ],
+    "Add.opset": [
         *(Example(ops, "10.0 to 11.4, rtx", PLAIN, 6, text, (text,), (7,), beside=before) for ops, text, before in (("Add Sub Mul Div", LEGACY, ()), ("Max Mean Min Sum", LEGACY, ()))),
         Example("Pow", "10.0 to 11.4, rtx", PLAIN, 1, LEGACY, (LEGACY,), (7,)),
         Example("And Or Xor", "10.0 to 11.4, rtx", PLAIN, 1, LOGICAL, (LOGICAL,), (7,)),

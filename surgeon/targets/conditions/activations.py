@@ -16,7 +16,7 @@ from surgeon.targets.condition import (
     rank_of,
 )
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import refuses
+from surgeon.targets.rows import KNOWN, refuses
 
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
@@ -43,6 +43,9 @@ ROWS = (
     refuses("PRelu", between((8, 4), (8, 4)), input=1, maker="DequantizeLinear",
             reason="the parser's process dies of a slope that comes from a DequantizeLinear",
             source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
+    refuses("PRelu", since(7, 0), rank=KNOWN, where=lambda node: (rank_of(node, 1) or 0) > (rank_of(node) or 0),
+            reason="the slope has more dimensions than the input", section="2",
+            source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input"),
 )
 # fmt: on
 
@@ -59,19 +62,6 @@ def selu_defaults(node: Node) -> str | None:
     if ("alpha" in node.attrs and "gamma" in node.attrs) or rounded_alike:
         return None
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
-
-
-@condition(
-    "PRelu",
-    since(7, 0),
-    section="2",
-    source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input",
-)
-def prelu_rank(node: Node) -> str | None:
-    rank, slope = rank_of(node), rank_of(node, 1)
-    if rank is None or slope is None or slope <= rank:
-        return None
-    return "the slope has more dimensions than the input"
 
 
 @condition(

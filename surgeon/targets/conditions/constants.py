@@ -25,22 +25,17 @@ ROWS = (
     refuses("RandomUniformLike", between((8, 4), (8, 4)), weights=True, reason="weights are refused as its input",
             source="measured with TensorRT 8.4.1.5: The input tensor cannot be an initializer"),
     refuses("Constant", between((8, 4), (8, 4)), made="bool",
-            unless=lambda node: not any(made is not None and made.is_output for made in node.outputs),
+            where=lambda node: any(made is not None and made.is_output for made in node.outputs),
             reason="a constant of booleans that is an output is read as int32",
             source="measured with TensorRT 8.4.1.5: the parsed type is int32, which does not match the ONNX "
                    "specification"),
+    refuses("RandomUniform RandomUniformLike", RTX, where=lambda node: bool(node.attr("high") <= node.attr("low")),
+            reason="high is not above low", source="measured with TensorRT-RTX 1.7.1: it is parsed, not built"),
+    refuses("RandomNormal RandomNormalLike", RTX, where=lambda node: bool(node.attr("scale") <= 0),
+            reason="a scale that is not positive is refused",
+            source="measured with TensorRT-RTX 1.7.1: Assertion beta > 0 failed"),
 )
 # fmt: on
-
-
-@condition("RandomUniform RandomUniformLike", RTX, source="measured with TensorRT-RTX 1.7.1: it is parsed, not built")
-def empty_range(node: Node) -> str | None:
-    return "high is not above low" if node.attr("high") <= node.attr("low") else None
-
-
-@condition("RandomNormal RandomNormalLike", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion beta > 0 failed")
-def no_deviation(node: Node) -> str | None:
-    return "a scale that is not positive is refused" if node.attr("scale") <= 0 else None
 
 
 @condition(

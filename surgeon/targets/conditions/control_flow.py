@@ -27,6 +27,10 @@ from surgeon.targets.tables import SHAPE_INPUTS
 # fmt: off
 many_conditions = refuses("If", RTX, size=other_than(1), reason="whether its condition is one number is not known",
                           source="measured with TensorRT-RTX 1.7.1: Failed to convert the input cond to a scalar")
+stateless_scan = refuses("Scan", since(7, 0, rtx=True),
+                         where=lambda node: len(node.proto.input) == node.attr("num_scan_inputs"),
+                         reason="a Scan without state is refused",
+                         source="onnx-tensorrt@84b5be1 to @96e7811: stateVars.at(0); measured with TensorRT-RTX 1.7.1")
 ROWS = tuple(
     refuses("Scan", since(7, 0, rtx=True), attr={name: some(below(0))},
             reason=f"a negative axis in {{name}} is counted from {MOST_DIMENSIONS} dimensions",
@@ -198,15 +202,6 @@ BY_ELEMENT = frozenset(
     {"Abs", "Add", "Cast", "Cos", "Div", "Exp", "Identity", "Mod", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sin"}
     | {"Sqrt", "Sub", "Tanh", "Where"}
 )
-
-
-@condition(
-    "Scan",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: stateVars.at(0); measured with TensorRT-RTX 1.7.1",
-)
-def stateless_scan(node: Node) -> str | None:
-    return "a Scan without state is refused" if len(node.proto.input) == node.attr("num_scan_inputs") else None
 
 
 @condition(

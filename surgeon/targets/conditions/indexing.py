@@ -55,13 +55,18 @@ ROWS = (
     refuses("Slice", up_to(7, 2, 2), value={4: some(below(0))}, reason="negative steps are not documented before 8.0",
             section="5", source="onnx-tensorrt@84b5be1: no documented negative stride"),
     refuses("Squeeze", between((7, 2, 2), (10, 1)), size=DYNAMIC, lacks=1,
-            unless=lambda node: bool(node.attrs.get("axes")),
+            where=lambda node: not node.attrs.get("axes"),
             reason="axes is left out, and which of its sizes are 1 is not known",
             source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured "
                    "with TensorRT 8.4.1.5"),
     refuses("Expand ReverseSequence", between((8, 4), (8, 4)), input=1, weights=True, size=0,
             reason="its second input has no elements, and the parser's process dies of it",
             source="measured with TensorRT 8.4.1.5: its process dies of weights without elements"),
+    refuses("ReverseSequence", since(8, 6, rtx=True),
+            where=lambda node: bool(node.attr("batch_axis") == node.attr("time_axis")),
+            reason="batch_axis and time_axis are the same",
+            source="onnx-tensorrt@6ba67d3: batch_axis and time_axis cannot be the same; measured with "
+                   "TensorRT-RTX 1.7.1"),
 )
 # fmt: on
 
@@ -110,15 +115,6 @@ def slice_steps(node: Node) -> str | None:
     if not all(is_weights(input_of(node, position)) for position in (1, 2, 3)):
         return None
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
-
-
-@condition(
-    "ReverseSequence",
-    since(8, 6, rtx=True),
-    source="onnx-tensorrt@6ba67d3: batch_axis and time_axis cannot be the same; measured with TensorRT-RTX 1.7.1",
-)
-def reversed_batch(node: Node) -> str | None:
-    return "batch_axis and time_axis are the same" if node.attr("batch_axis") == node.attr("time_axis") else None
 
 
 @condition(

@@ -51,23 +51,16 @@ ROWS = (
     refuses("Dropout", RTX, weights=True, size=0, reason="weights without elements are refused",
             source="measured with TensorRT-RTX 1.7.1: Failed to add an identity layer"),
     refuses("BatchNormalization", RTX, input=(1, 2, 3, 4), rank=other_than(1),
-            lacks="spatial",  # up to opset 8: `BatchNormalization.spatial`
+            lacks="spatial",  # up to opset 8: `BatchNormalization.spatial.where`
             source="measured with TensorRT-RTX 1.7.1: of the bias input must be (C, )"),
     refuses("Dropout", since(8, 0, rtx=True), value={2: some(other_than(0))}, reason="training mode is refused",
             source="onnx-tensorrt@4f54a19: does not support the Dropout operator in training mode"),
+    refuses("InstanceNormalization", since(10, 0, rtx=True),
+            where=lambda node: len({dtype_of(node, position) for position in range(3)} - {0}) > 1,
+            reason="input, scale and bias are of different types", section="3",
+            source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16"),
 )
 # fmt: on
-
-
-@condition(
-    "InstanceNormalization",
-    since(10, 0, rtx=True),
-    section="3",
-    source="onnx-tensorrt@eb43908: either all FLOAT or all FLOAT16",
-)
-def instance_norm_mixed(node: Node) -> str | None:
-    kinds = {dtype_of(node, position) for position in range(3)} - {0}
-    return "input, scale and bias are of different types" if len(kinds) > 1 else None
 
 
 @condition(

@@ -28,7 +28,7 @@ axes_input = refuses("Pad", up_to(9, 3), given=3, reason="the fourth input, axes
 ROWS = (
     refuses("Pad", up_to(8, 0), value={2: some(other_than(0))}, reason="only padding with 0 is taken", section="5",
             source="onnx-tensorrt@4225037: only supports constant 0 padding"),
-    refuses("Pad", up_to(8, 0), unless=lambda node: _pads(node) is not None, reason="the pads must be an initializer",
+    refuses("Pad", up_to(8, 0), where=lambda node: _pads(node) is None, reason="the pads must be an initializer",
             section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer"),
     refuses("Pad", up_to(10, 3), value={1: some(below(0))}, reason="negative pads are refused", section="5",
             source="onnx-tensorrt@eb43908: Failed to convert padding"),
@@ -38,6 +38,9 @@ ROWS = (
     refuses("Pad", RTX, attr={"mode": "wrap"}, value={1: some(below(0))},
             reason="negative pads would wrap what they crop",
             source="measured with TensorRT-RTX alone: it wraps what ONNX crops first"),
+    refuses("Pad", between((8, 2), (8, 4)), where=lambda node: list(node.proto.input[2:3]) == [""],
+            reason="the empty third input is read as a tensor", section="5",
+            source="onnx-tensorrt@4f54a19: the third input is not checked for being empty"),
 )
 # fmt: on
 
@@ -63,15 +66,3 @@ def any_two(node: Node) -> str | None:
     if pads is None or int(np.count_nonzero(pads.reshape(2, -1).any(axis=0))) <= 2:
         return None
     return "only two dimensions are padded at once"
-
-
-@condition(
-    "Pad",
-    between((8, 2), (8, 4)),
-    section="5",
-    source="onnx-tensorrt@4f54a19: the third input is not checked for being empty",
-)
-def empty_value(node: Node) -> str | None:
-    if len(node.proto.input) <= 2 or node.proto.input[2]:
-        return None
-    return "the empty third input is read as a tensor"

@@ -8,7 +8,7 @@ from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import above, other_than, refuses, some
+from surgeon.targets.rows import Limit, above, other_than, refuses, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,10 @@ ROWS = (
     refuses("AveragePool", RTX, attr={"count_include_pad": other_than(0, 1)},
             reason="{name} {value} is read as another one of 0 and 1",
             source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference"),
+    refuses("GlobalLpPool", since(7, 1, rtx=True), attr={"p": Limit("odd", (), lambda p: p % 2 == 1)},
+            reason="p = {value} is taken of x, not of its absolute value",
+            source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with "
+                   "TensorRT-RTX"),
 )
 # fmt: on
 
@@ -98,16 +102,6 @@ def pool_part(node: Node) -> str | None:
     if axes is None or all(axis.missing <= axis.behind for axis in axes):
         return None
     return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
-
-
-@condition(
-    "GlobalLpPool",
-    since(7, 1, rtx=True),
-    source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with TensorRT-RTX",
-)
-def global_lp_pool(node: Node) -> str | None:
-    p = int(node.attr("p") or 2)
-    return f"p = {p} is taken of x, not of its absolute value" if p % 2 else None
 
 
 @condition(

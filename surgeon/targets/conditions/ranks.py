@@ -9,7 +9,6 @@ from surgeon.targets.condition import (
     condition,
     handed_on,
     input_of,
-    opset_of,
     rank_of,
     shape_of,
 )
@@ -23,6 +22,10 @@ LAST_DIMENSIONS = 4  # that TopK reaches
 
 
 # fmt: off
+vector_by_batch = refuses("MatMul", since(8, 4, rtx=True), rank=1, where=lambda node: (rank_of(node, 1) or 0) > 2,
+                          reason="a vector by a batch of matrices is refused",
+                          source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: reshape changes volume; a "
+                                 "vector on the right is taken")
 flattened_matrix = tuple(
     refuses("Flatten", between((7, 0), (8, 4)), rank=rank, attr=attr,
             reason=f"an input of {rank} dimensions is not flattened",
@@ -32,7 +35,7 @@ flattened_matrix = tuple(
 )
 ROWS = (
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-            "ReduceSumSquare", EVERYWHERE, rank=0, unless=is_handed_on,
+            "ReduceSumSquare", EVERYWHERE, rank=0, where=lambda node: not is_handed_on(node),
             source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for "
                    "input"),
     refuses("ArgMax ArgMin", EVERYWHERE, rank=1,
@@ -83,6 +86,10 @@ ROWS = (
             reason="how many examples there are is not static",
             source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
                    "std::bad_alloc"),
+    refuses("Hardmax", RTX, opset=below(13), size=DYNAMIC,
+            where=lambda node: sum(not isinstance(size, int) for size in shape_of(node) or ()) > 1,
+            reason="more than one size that is not static is refused below opset 13",
+            source="measured with TensorRT-RTX 1.7.1: reshape dimension with more than one -1 wildcard"),
 )
 # fmt: on
 
@@ -98,31 +105,6 @@ def far_axis(node: Node) -> str | None:
     if rank is None or rank <= LAST_DIMENSIONS or axis % rank >= rank - LAST_DIMENSIONS:
         return None
     return f"axis {axis} is none of the last {LAST_DIMENSIONS} dimensions"
-
-
-@condition(
-    "MatMul",
-    since(8, 4, rtx=True),
-    source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: reshape changes volume; a vector on the right is "
-    "taken",
-)
-def vector_by_batch(node: Node) -> str | None:
-    right = rank_of(node, 1)
-    if rank_of(node) != 1 or right is None or right < 3:
-        return None
-    return "a vector by a batch of matrices is refused"
-
-
-@condition(
-    "Hardmax",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: reshape dimension with more than one -1 wildcard",
-)
-def flattened_hardmax(node: Node) -> str | None:
-    shape = shape_of(node)
-    if opset_of(node) >= 13 or shape is None or sum(not isinstance(size, int) for size in shape) < 2:
-        return None
-    return "more than one size that is not static is refused below opset 13"
 
 
 @condition(

@@ -6,7 +6,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
-from surgeon.targets.rows import above, other_than, refuses, some
+from surgeon.targets.rows import Limit, above, other_than, refuses, some
 
 REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
@@ -42,18 +42,6 @@ def is_handed_on(node: Node) -> bool:
 def reduces_nothing(node: Node) -> bool:
     """Whether noop_with_empty_axes holds: there are no axes."""
     return node.attr("noop_with_empty_axes") == 1 and input_of(node, 1) is None and "axes" not in node.attrs
-
-
-@condition(
-    "ReduceSum",
-    between((8, 0), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: no dimensions to be reduced; TensorRT-RTX reduces over every axis",
-)
-def reduce_over_none(node: Node) -> str | None:
-    axes = constant_of(node, 1)
-    if axes is None or axes.size:
-        return None
-    return "axes without any number are refused"
 
 
 @condition(
@@ -99,5 +87,8 @@ ROWS = (
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare", RTX, attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
             reason="noop_with_empty_axes would return the input, not what the operator makes of each number",
             source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on"),
+    refuses("ReduceSum", between((8, 0), (8, 4)), value={1: Limit("none", (), lambda axes: not axes)},
+            reason="axes without any number are refused",
+            source="measured with TensorRT 8.4.1.5: no dimensions to be reduced; TensorRT-RTX reduces over every axis"),
 )
 # fmt: on

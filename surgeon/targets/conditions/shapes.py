@@ -93,18 +93,9 @@ def one_hot_shape(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "Reshape",
-    between((7, 0), (8, 2)),
-    source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13",
-)
-def reshape_zero(node: Node) -> str | None:
-    if not node.attr("allowzero"):
-        return None
-    shape = constant_of(node, 1)
-    if shape is not None and bool((shape != 0).all()):
-        return None
-    return "allowzero is not read: 0 would copy the dimension"
+def _may_have_zero(reshape: Node) -> bool:
+    shape = constant_of(reshape, 1)
+    return shape is None or not shape.all()
 
 
 # fmt: off
@@ -116,8 +107,11 @@ ROWS = (
             source="measured with TensorRT-RTX alone: the mode came with opset 28"),
     refuses("DepthToSpace SpaceToDepth", EVERYWHERE, rank=other_than(4), section="6",
             source="onnx-tensorrt@3b9c961: N, C, H, W"),
-    refuses("EyeLike", EVERYWHERE, unless=lambda node: is_static(shape_of(node)), section="6",
+    refuses("EyeLike", EVERYWHERE, where=lambda node: not is_static(shape_of(node)), section="6",
             reason="its size is not static: `Eyelike does not work for dynamically shaped tensors`",
             source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX"),
+    refuses("Reshape", between((7, 0), (8, 2)), attr={"allowzero": other_than(0)}, where=_may_have_zero,
+            reason="allowzero is not read: 0 would copy the dimension",
+            source="onnx-tensorrt@4225037 reads allowzero from opset 14 on, and 8.2 declares 13"),
 )
 # fmt: on

@@ -13,8 +13,8 @@ from surgeon.targets.releases import EVERYWHERE, between, since, up_to
 from surgeon.targets.rows import below, other_than, refuses
 
 
-def _has_one_rank(node: Node) -> bool:
-    return rank_of(node) == rank_of(node, 1)
+def _have_other_ranks(node: Node) -> bool:
+    return rank_of(node) != rank_of(node, 1)
 
 
 # fmt: off
@@ -26,9 +26,9 @@ ROWS = (
             reason="{name} {value} is not read: the first of equals would be chosen",
             source="onnx-tensorrt@6.0 to @803e699 argMinMaxHelper: axis and keepdims alone"),
     refuses("Add Sub Mul Div Pow And Or Xor Equal Greater Less", between((7, 0), (9, 3)), opset=below(7),
-            unless=_has_one_rank, reason="operands of different ranks are refused below opset 7",
+            where=_have_other_ranks, reason="operands of different ranks are refused below opset 7",
             source="onnx-tensorrt@84b5be1 to @3b9c961 broadcastTensor: Pre-opset 7 broadcasting is unsupported"),
-    refuses("MatMul PRelu", since(7, 0, rtx=True), opset=below(7), unless=_has_one_rank,
+    refuses("MatMul PRelu", since(7, 0, rtx=True), opset=below(7), where=_have_other_ranks,
             reason="operands of different ranks are refused below opset 7",
             source="onnx-tensorrt@84b5be1 to @96e7811 broadcastTensors; measured with TensorRT-RTX 1.7.1: Pre-opset 7 "
                    "broadcasting is unsupported"),
@@ -53,7 +53,7 @@ ROWS = (
     refuses("Pad", since(8, 2, rtx=True), given="paddings", reason="paddings is not read: pads is",
             source="onnx-tensorrt@4f54a19 to @96e7811: attrs.get<std::vector<int32_t>>(\"pads\"), which opset 1 calls "
                    "paddings"),
-    refuses("BatchNormalization", EVERYWHERE, attr={"spatial": 0}, unless=lambda node: rank_of(node) == 2,
+    refuses("BatchNormalization", EVERYWHERE, attr={"spatial": 0}, where=lambda node: rank_of(node) != 2,
             reason="spatial 0 is not read: there would be one scale a channel",
             source="onnx-tensorrt@6.0 to @96e7811: The shape of the scale input must be (C, ); measured with "
                    "TensorRT-RTX"),
