@@ -120,6 +120,13 @@ def constant_of(node: Node, position: int) -> NDArray[Any] | None:
     return node.graph.model.constant(given) if isinstance(given, Value) else None
 
 
+def may_match(one: Shape, other: Shape) -> bool:
+    """Whether two shapes can be the same: they have one rank, and no two static sizes differ."""
+    if len(one) != len(other):
+        return False
+    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in zip(one, other, strict=True))
+
+
 def handed_on(value: Value | None) -> Value | None:
     """The tensor that a chain of Identity nodes passes on."""
     while value is not None and value.producer is not None and value.producer.key == "Identity":

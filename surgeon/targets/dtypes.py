@@ -47,11 +47,7 @@ PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "QuantizeLin
 # TensorRT-RTX 1.7.1: `Quantized constant (w) is only allowed before DQ`; a zero point is one, too.
 SMALL_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
 # Measured with TensorRT-RTX 1.7.1: `Failed to import initializer`; bytes 0, 4, 8 of uint8 are the first three numbers.
-SPELLED: dict[int, str] = {
-    TensorProto.UINT8: "misread",
-    TensorProto.INT4: "refused",
-    TensorProto.FLOAT4E2M1: "refused",
-}
+SPELLED: dict[int, str] = {TensorProto.UINT8: "misread", TensorProto.INT4: "refused", TensorProto.FLOAT4E2M1: "refused"}
 UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})
 MOST_DIMENSIONS = 8  # NvInfer.h, Dims::MAX_DIMS
 

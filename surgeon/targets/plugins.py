@@ -22,7 +22,7 @@ STOCK: dict[str, Range] = {
 }
 # What a release calls the newest version of such a plugin: (first release, version). Elsewhere it is "1".
 STOCK_VERSIONS: dict[str, tuple[tuple[Version, str], ...]] = {
-    "InstanceNormalization_TRT": (((7, 0), "001"), ((7, 1), "1"), ((10, 2), "3")),
+    "InstanceNormalization_TRT": (((7, 0), "001"), ((7, 1), "1"), ((10, 2), "3"))
 }
 
 

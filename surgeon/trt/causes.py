@@ -466,10 +466,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "removed-api",
-        (
-            r"tensorrt\.\w+' object has no attribute '\w+'",
-            r"module 'tensorrt\w*' has no attribute '\w+'",
-        ),
+        (r"tensorrt\.\w+' object has no attribute '\w+'", r"module 'tensorrt\w*' has no attribute '\w+'"),
         "The Python program was written for another TensorRT: 10 took out what 8 had deprecated, such as build_engine, "
         "max_workspace_size and bindings by number.",
         "Build with build_serialized_network and set_memory_pool_limit, run with set_tensor_address; or build without "

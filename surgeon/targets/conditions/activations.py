@@ -6,15 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
-from surgeon.targets.condition import (
-    condition,
-    constant_of,
-    dtype_name,
-    dtype_of,
-    input_of,
-    is_weights,
-    rank_of,
-)
+from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, is_weights, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 from surgeon.targets.rows import KNOWN, refuses
 

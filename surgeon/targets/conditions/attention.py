@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
-from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, shape_of
+from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, may_match, shape_of
 from surgeon.targets.releases import RTX, in_doubt, since
 from surgeon.targets.rows import above, other_than, refuses
 
@@ -140,7 +140,7 @@ def _why_other_cache(given: Shape, cache: Shape | None) -> str | None:
     if cache is None or len(cache) != 3:
         return None
     pairs = list(zip(given, cache[:2], strict=True))
-    if any(isinstance(one, int) and isinstance(other, int) and one != other for one, other in pairs):
+    if not may_match(given, cache[:2]):
         return "the cache has other sizes than the data"
     if all(isinstance(one, int) == isinstance(other, int) for one, other in pairs):
         return None

@@ -243,11 +243,7 @@ def branches_of_other_sizes(node: Node) -> str | None:
     return None if sizes is None else f"its branches return the sizes {sizes[0]} and {sizes[1]}"
 
 
-@condition(
-    "If",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Assertion n.outputs.size() == 1 failed, graphScope.cpp",
-)
+@condition("If", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion n.outputs.size() == 1 failed, graphScope.cpp")
 def nested_sizes(node: Node) -> str | None:
     for value in (value for body in node.bodies for value in body.results if value is not None):
         sizes = _unequal_results(value.producer) if value.producer is not None else None
@@ -364,11 +360,7 @@ def _dequantized_from_outside(body: Graph) -> list[Value]:
     return [value for value in held if body.model.dtype(value) in (TensorProto.INT8, *PACKED)]
 
 
-@condition(
-    "Loop",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: gvn.cpp, ssa_validation",
-)
+@condition("Loop", RTX, source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: gvn.cpp, ssa_validation")
 def widened_in_each(node: Node) -> str | None:
     for value in _returned_each_time(node):
         maker = None if value is None else value.producer

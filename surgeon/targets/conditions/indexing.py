@@ -12,6 +12,7 @@ from surgeon.targets.condition import (
     handed_on,
     input_of,
     is_weights,
+    may_match,
     opset_of,
     rank_of,
     shape_of,
@@ -84,11 +85,7 @@ def slice_axes(node: Node) -> str | None:
     return "axes is left out, which stands for every dimension"
 
 
-@condition(
-    "Split",
-    between((8, 0), (9, 3)),
-    source="onnx-tensorrt@1def182: num_outputs is not read, equal parts alone",
-)
+@condition("Split", between((8, 0), (9, 3)), source="onnx-tensorrt@1def182: num_outputs is not read, equal parts alone")
 def split_uneven(node: Node) -> str | None:
     count = node.attrs.get("num_outputs")
     if count is None or input_of(node, 0) is None:
@@ -180,20 +177,12 @@ def slice_counts(node: Node) -> str | None:
     return f"its inputs have {' and '.join(map(str, sorted(counts)))} numbers" if len(counts) > 1 else None
 
 
-@condition(
-    "ScatterND",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Error while lowering shape of node",
-)
+@condition("ScatterND", RTX, source="measured with TensorRT-RTX 1.7.1: Error while lowering shape of node")
 def scattered_updates(node: Node) -> str | None:
     data, indices, updates = (shape_of(node, position) for position in range(3))
     if data is None or not indices or updates is None or not isinstance(indices[-1], int):
         return None
-    wanted = (*indices[:-1], *data[indices[-1] :])
-    alike = len(wanted) == len(updates) and all(
-        one == other or not (isinstance(one, int) and isinstance(other, int))
-        for one, other in zip(wanted, updates, strict=False)
-    )
+    alike = may_match((*indices[:-1], *data[indices[-1] :]), updates)
     return None if alike else "the updates do not have the shape that the indices ask for"
 
 
@@ -220,18 +209,10 @@ def other_updates(node: Node) -> str | None:
     indices, updates = shape_of(node, 1), shape_of(node, 2)
     if indices is None or updates is None:
         return None
-    pairs = zip(indices, updates, strict=False)
-    apart = any(isinstance(one, int) and isinstance(other, int) and one != other for one, other in pairs)
-    if len(indices) == len(updates) and not apart:
-        return None
-    return "the updates do not have the shape of the indices"
+    return None if may_match(indices, updates) else "the updates do not have the shape of the indices"
 
 
-@condition(
-    "Squeeze Unsqueeze",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: axes have duplicate index value",
-)
+@condition("Squeeze Unsqueeze", RTX, source="measured with TensorRT-RTX 1.7.1: axes have duplicate index value")
 def repeated_axes(node: Node) -> str | None:
     axes, rank = constant_of(node, 1), rank_of(node)
     if axes is None or rank is None:
@@ -250,10 +231,8 @@ def other_examples(node: Node) -> str | None:
     shape, lengths, axis = shape_of(node), shape_of(node, 1), node.attrs.get("batch_axis", 1)
     if shape is None or lengths is None or len(lengths) != 1 or not -len(shape) <= axis < len(shape):
         return None
-    batch, count = shape[axis], lengths[0]
-    if not isinstance(batch, int) or not isinstance(count, int) or batch == count:
-        return None
-    return f"there are {count} lengths for {batch} examples"
+    same = may_match((shape[axis],), lengths)
+    return None if same else f"there are {lengths[0]} lengths for {shape[axis]} examples"
 
 
 @condition(
@@ -272,11 +251,7 @@ def given_counts(node: Node) -> str | None:
     return None if why is None else f"{why}, and the parser's process dies of it"
 
 
-@condition(
-    "Hardmax",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: K of 1 not consistent with axis of length 0",
-)
+@condition("Hardmax", RTX, source="measured with TensorRT-RTX 1.7.1: K of 1 not consistent with axis of length 0")
 def largest_of_none(node: Node) -> str | None:
     shape, axis = shape_of(node), node.attr("axis")
     if not shape or not -len(shape) <= axis < len(shape):

@@ -16,11 +16,7 @@ LAST = {"Conv": 2, "Dropout": 2, "Gemm": 2, "Slice": 4, "Split": 1, "Squeeze": 1
     source="onnx-tensorrt@6f64911 to @96e7811: inputs.size() is asked for; measured with TensorRT 8.4.1.5: the process "
     "dies",
 )
-@condition(
-    "Dropout Split Squeeze",
-    since(8, 0),
-    source="onnx-tensorrt@3f211d6 to @96e7811: inputs.size() is asked for",
-)
+@condition("Dropout Split Squeeze", since(8, 0), source="onnx-tensorrt@3f211d6 to @96e7811: inputs.size() is asked for")
 @condition("Trilu", since(8, 5), source="onnx-tensorrt@fdeeaca to @96e7811: inputs.size() is asked for")
 @condition(
     " ".join(LAST),

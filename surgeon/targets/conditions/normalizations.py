@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import FLOATS
-from surgeon.targets.condition import (
-    condition,
-    dtype_of,
-    rank_of,
-    shape_of,
-)
+from surgeon.targets.condition import condition, dtype_of, rank_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
 from surgeon.targets.rows import above, below, other_than, refuses, some
 

@@ -32,11 +32,7 @@ def positive_scale(node: Node) -> str | None:
     return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None
 
 
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: ScaleMode is illegal",
-)
+@condition("QuantizeLinear DequantizeLinear", RTX, source="measured with TensorRT-RTX 1.7.1: ScaleMode is illegal")
 def quantized_axis(node: Node) -> str | None:
     shape, scale = shape_of(node), shape_of(node, 1)
     if shape is None or scale is None or len(scale) != 1 or scale[0] == 1:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import (
-    condition,
-    handed_on,
-    input_of,
-    rank_of,
-    shape_of,
-)
+from surgeon.targets.condition import condition, handed_on, input_of, rank_of, shape_of
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
-from surgeon.targets.condition import condition, shape_of
+from surgeon.targets.condition import condition, may_match, shape_of
 from surgeon.targets.releases import RTX, between, since
 from surgeon.targets.rows import below, other_than, refuses, some
 
@@ -120,7 +120,7 @@ def misshapen(node: Node) -> str | None:
     }
     for position, shape in wanted.items():
         given = shape_of(node, position)
-        if given is not None and not _may_be(given, shape):
+        if given is not None and not may_match(given, shape):
             return f"its input {position} does not have the shape that follows from the data and hidden_size"
     return None
 
@@ -141,9 +141,3 @@ def endless_build(node: Node) -> str | None:
 
 
 ENDLESS, LONG = range(3, 7), 4  # the states, and the least steps, that were measured
-
-
-def _may_be(given: Shape, wanted: Shape) -> bool:
-    pairs = zip(given, wanted, strict=False)
-    known = ((one, other) for one, other in pairs if isinstance(one, int) and isinstance(other, int))
-    return len(given) == len(wanted) and all(one == other for one, other in known)

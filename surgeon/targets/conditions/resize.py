@@ -73,11 +73,7 @@ def resize_by_input(node: Node) -> str | None:
     return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
 
 
-@condition(
-    "Resize",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: axis 0 with inherently negative length",
-)
+@condition("Resize", RTX, source="measured with TensorRT-RTX 1.7.1: axis 0 with inherently negative length")
 def sizes_of_some_axes(node: Node) -> str | None:
     axes, shape = node.attr("axes"), shape_of(node)
     if axes is None or constant_of(node, 3) is None or shape is None:

@@ -17,9 +17,7 @@ INDEX_TYPES = (TensorProto.INT32, TensorProto.INT64)
 
 
 @condition(
-    "Shape",
-    up_to(9, 3),
-    source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both",
+    "Shape", up_to(9, 3), source="onnx-tensorrt@1def182 builtin_op_importers.cpp: addShape alone; 10.0 reads both"
 )
 def shape_range(node: Node) -> str | None:
     start, end, rank = node.attr("start") or 0, node.attr("end"), rank_of(node)
