@@ -17,6 +17,7 @@ LAST_READ: Version = (10, 10)
 # "ForeignNode does not support data-dependent shape": NVIDIA/TensorRT#2850 (8.5), #3372 (8.6) and #3903 (10.0). Which
 # nodes become one kernel depends on the builder, so it is built in other models.
 COUNTED_SIZES = since(8, 5)
+UNCOUNTED = ("LogSoftmax", "MatMul", "Softmax")
 
 
 def basis(target: Target) -> str:
@@ -34,10 +35,13 @@ def unknown(model: Model, target: Target) -> list[tuple[Node, str]]:
     """The nodes that the table has nothing against, and of which it cannot know, with the reason."""
     found = []
     counted = _counted_sizes(model) if COUNTED_SIZES.covers(target.version, rtx=target.rtx) else {}
-    for node in (n for scope in model.scopes for n in scope.live()):
-        why = _why_unknown(node, target) or _why_counted(node, counted)
-        if why is not None:
-            found.append((node, why))
+    for scope in model.scopes:
+        opset = model.opset_in(scope)
+        asked = [key for key in scope.by_op if key in UNCOUNTED or not target.takes_every(key, opset)]
+        for node in scope.of(asked):
+            why = _why_unknown(node, target) or _why_counted(node, counted)
+            if why is not None:
+                found.append((node, why))
     return found
 
 
@@ -49,7 +53,7 @@ def _counted_sizes(model: Model) -> dict[object, Node]:
 
 
 def _why_counted(node: Node, counted: dict[object, Node]) -> str | None:
-    if not counted or node.key not in ("LogSoftmax", "MatMul", "Softmax"):
+    if not counted or node.key not in UNCOUNTED:
         return None
     sizes = (size for position in range(len(node.inputs)) for size in shape_of(node, position) or ())
     maker = next((counted[size] for size in sizes if size in counted), None)

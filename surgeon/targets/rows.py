@@ -70,7 +70,7 @@ def matches(pattern: str) -> Limit:
 
 
 DYNAMIC = Limit("dynamic", (), lambda size: not isinstance(size, int))  # sizes that are not static
-KNOWN = Limit("known", (), lambda _: True)  # constants, whatever their value
+KNOWN = Limit("known", (), lambda _: True)  # whatever the value, where one is known
 
 
 def some(refused: Values) -> Limit:
