@@ -101,12 +101,17 @@ def group_norms() -> Iterator[Spelling]:
                 f"f = Reshape (x, fold) g = InstanceNormalization (f, gw, gb) {back}",
                 (shape,), {**whole, **ones}, between=groups == 4 and rank == 4,
             )  # fmt: skip
-            for opset, square, root in ((13, "pow", "sqrt"), (18, "mul", "reciprocal"), (17, "mul", "pow")):
+            for opset, square, root in (
+                (13, "pow", "sqrt"),
+                (18, "mul", "reciprocal"),
+                (17, "mul", "pow"),
+                (21, "mul", "sqrt"),
+            ):
                 inner = _centred("f", "2", opset, square, root).replace("n = ", "g = ")
                 constants = {**whole, **({"axes": _axes("2")} if opset > 17 else {})}
                 yield Spelling(
                     f"group_norm_{groups}_means_{square}_{root}", f"f = Reshape (x, fold) {inner} {back}", (shape,),
-                    constants, opset, wide=opset == 17, between=groups == 4 and rank == 4 and opset == 13,
+                    constants, opset, wide=opset == 17, between=groups == 4 and rank == 4 and opset in (13, 21),
                 )  # fmt: skip
             axes = ",".join(map(str, range(2, rank + 1)))
             inner = _centred("f", axes, 17, "mul", "sqrt").replace("n = ", "g = ")

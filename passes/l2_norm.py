@@ -14,7 +14,8 @@ Rewrites  x / max(||x||, e)       -> mode max_norm          x / (||x|| + e)     
           below every norm but 0 that a sum in fp32 can have (sqrt(2^-149)): TensorRT's own lowering takes five layers
           and sums in the input's type. x / where(norm == 0, 1, norm) is the same.
           decompose: ReduceL2, Max or Add, Div. max_sum is max_norm with the root of e, min_reciprocal max_norm with
-          1 / e; for fp16 and bf16 between a Cast to fp32 and one back. plugin: one SurgeonL2Norm.
+          1 / e; for fp16 and bf16 between a Cast to fp32 and one back. TensorRT-RTX's ReduceL2 of fp16 sums in fp32 by
+          itself: there, a file without Casts gets none. plugin: one SurgeonL2Norm.
 Exact     To rounding, with sums in fp32 whatever narrower type the input has; max_sum becomes max_norm bit for bit.
 Price     LpNormalization of [1,64,56,56]: 3 nodes, 0.17 ms in ONNX Runtime on one thread next to 0.26 of its own. Every
           other spelling gets shorter, but for the two Casts of half precision.
@@ -182,7 +183,7 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
     one = one if fill is None else numpy_helper.to_array(fill)
     mode, epsilon = _epsilon(b, epsilons) if one is None else _without_zero(b, x, axis, one, epsilons)
-    if not any(n.key == "Cast" for n in b.matched):
+    if not any(n.key == "Cast" or b.target.sums_in_fp32(n.key) for n in b.matched):
         _say_that_it_widens(b, dtype)
     weight = None if gain is None else _weight(b, x, axis, gain)
     wide = x if out == dtype else b.Cast(x, to=out)
@@ -482,7 +483,7 @@ either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
 @rule(either, stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x, axis, epsilon, mode, weight=None):
     dtype = b.dtype(x)
-    half = dtype in HALVES
+    half = _is_widened(b, dtype, epsilon, mode)
     wide = b.Cast(x, to=TensorProto.FLOAT) if half else x
     y = b.Div(wide, _divisor(b, wide, axis, epsilon, mode))
     if not half:
@@ -491,6 +492,27 @@ def decompose(b, x, axis, epsilon, mode, weight=None):
         return b.Cast(b.Mul(y, weight), to=dtype)
     y = b.Cast(y, to=dtype)
     return b.Mul(y, weight) if weight is not None else y
+
+
+def _is_widened(b: Builder, dtype: int, epsilon: float, mode: str) -> bool:
+    """Whether the norm is computed in fp32 between Casts: of halves, unless the target's ReduceL2 does so by itself.
+
+    That one rounds the norm to fp16, as the file must have done. The epsilon must be a number in fp16.
+    """
+    if dtype != TensorProto.FLOAT16 or mode == "add_sum" or not b.target.sums_in_fp32("ReduceL2"):
+        return dtype in HALVES
+    written = b.root.origin
+    if written is None or any(n.key in ("Cast", "CastLike") for n in written.removed):
+        return True
+    return epsilon != 0 and not 0 < np.float16(_floor(epsilon, mode)) < np.inf
+
+
+def _floor(epsilon: float, mode: str) -> float:
+    """The number that is added to the norm, or that the norm is at least."""
+    floor = np.float32(epsilon)
+    if mode == "max_sum":
+        floor = np.sqrt(floor)
+    return float(np.float32(1) / floor if mode == "min_reciprocal" else floor)
 
 
 def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Value:
@@ -502,9 +524,7 @@ def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Valu
     norm: Value = b.ReduceL2(x, axes=[axis], keepdims=1)
     if mode == "add_norm":
         return b.Add(norm, epsilon) if epsilon else norm
-    floor = np.float32(epsilon)
-    floor = {"max_norm": floor, "max_sum": np.sqrt(floor), "min_reciprocal": np.float32(1) / floor}[mode]
-    divisor = _at_least(b, norm, float(floor))
+    divisor = _at_least(b, norm, _floor(epsilon, mode))
     return divisor
 
 

@@ -63,6 +63,10 @@ class Form:
         """The same on 8.4, another form on 10.9 and RTX."""
         return Form(self.old, new, new, self.plugin)
 
+    def left_by_rtx(self, ops: str) -> Form:
+        """The same on TensorRT, and other operators on RTX, which runs the file's own better: surgeon/targets/plans.py."""
+        return Form(self.old, self.new, ops, self.plugin)
+
     @property
     def columns(self) -> tuple[str, str, str, str]:
         return self.old, self.new, self.rtx, self.plugin
@@ -269,21 +273,23 @@ TABLE = [
     becomes("IN_var_unbiased_false", "IN-g", instance(1e-5)),
     becomes(
         "instance_norm_manual_AdaIN", "IN-h: Bessel's correction over 36 elements; the style's own statistics are not a norm",
-        instance(1e-5 * 35 / 36, "Mul") + same(f"Reshape {COUNTED} Add ReduceMean Reshape Sqrt Reshape Mul Add"),
+        instance(1e-5 * 35 / 36, "Mul").left_by_rtx("Reshape Reshape Reshape ReduceMean Sub Mul ReduceMean Mul ReduceMean Div Sub Div Add Sqrt Sub")
+        + same(f"Reshape {COUNTED} Add ReduceMean Reshape Sqrt Reshape Mul Add"),
     ),
     becomes(
-        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same("Reshape ReduceMean Sub Mul ReduceMean Mul Div Add ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo"
+        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul").left_by_rtx("Reshape Reshape Reshape ReduceMean Sub Mul ReduceMean Mul ReduceMean Div Sub Div Add Sqrt") + same("Reshape ReduceMean Sub Mul ReduceMean Mul Div Add ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo"
     ),
     becomes(
-        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul") + same(f"Reshape {COUNTED} Add Reshape ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo_noopt"
+        "instance_norm_manual_AdaIN", "IN-h", instance(1e-5 * 35 / 36, "Mul").left_by_rtx("Reshape Reshape Reshape ReduceMean Sub Mul ReduceMean Mul ReduceMean Div Sub Div Add Sqrt Sub Reshape") + same(f"Reshape {COUNTED} Add Reshape ReduceMean Reshape Sqrt Reshape Mul Add"), "dynamo_noopt"
     ),
     becomes("IN_via_batchnorm_reshape", "IN-l: a batch normalisation in training mode over [1, N C]", instance(1e-5)),
     # Its other half is normalised over [1,2,3], which is not an instance normalisation; rho is taken into the scale.
-    becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same(f"ReduceMean {COUNTED} Sub Add Sqrt Div Sub Mul Add Mul Add")),
-    becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul") + same("ReduceMean Sub Mul ReduceMean Mul Div Reshape Add Sqrt Div Mul Add Mul Add"), "dynamo"),
+    becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul").left_by_rtx(f"ReduceMean {COUNTED} Sub Add Sqrt Div Mul") + same(f"ReduceMean {COUNTED} Sub Add Sqrt Div Sub Mul Add Mul Add")),
+    becomes("ILN_UGATIT", "IN-m", instance(1e-5 * 35 / 36, "Mul").left_by_rtx("ReduceMean Sub Mul ReduceMean Mul Div Reshape Add Sqrt Div Mul") + same("ReduceMean Sub Mul ReduceMean Mul Div Reshape Add Sqrt Div Mul Add Mul Add"), "dynamo"),
     becomes(
         "ILN_UGATIT", "IN-m, a Reshape that keeps the dimensions",
-        instance(1e-5 * 35 / 36, "Mul") + same(f"ReduceMean {COUNTED} Reshape Sub Add Sqrt Div Sub Mul Add Mul Add"), "dynamo_noopt",
+        instance(1e-5 * 35 / 36, "Mul").left_by_rtx(f"Reshape ReduceMean {COUNTED} Sub Add Sqrt Div Mul")
+        + same(f"ReduceMean {COUNTED} Reshape Sub Add Sqrt Div Sub Mul Add Mul Add"), "dynamo_noopt",
     ),
     *(
         row
@@ -293,7 +299,9 @@ TABLE = [
             becomes(module, "IN-o: GlobalAveragePool for the means", instance(1e-3), "tf2onnx_nchw"),
         )
     ),
-    becomes("tfa_instance_norm_addons", "IN-q: 8.4 has no layer, so the chain is shortened where it is", turned(1e-3, f"Shape Cast Cast Reshape Reshape {statistics(1e-3)}")),
+    becomes("tfa_instance_norm_addons", "IN-q: 8.4 has no layer, so the chain is shortened where it is", turned(1e-3, f"Shape Cast Cast Reshape Reshape {statistics(1e-3)}").left_by_rtx(
+        "Shape Cast Cast Reshape Reshape ReduceMean ReduceMean Sub Sub Mul Mul Mul Mul Add Add Sqrt Reciprocal"
+    )),
     becomes("tfa_instance_norm_addons", "IN-q", instance(1e-3), "tf2onnx_nchw"),
     becomes("instancenorm_in_if", "IN-t: the If on the rank is known", instance(1e-5)),
     becomes(
@@ -316,7 +324,9 @@ TABLE = [
     becomes("fp16_GroupNorm", "GN-c", group(1e-5, half=True).but("GroupNormalization:epsilon=1e-5"), "dynamo21 dynamo_noopt21"),
     becomes(
         "keras_GroupNormalization", "GN-d, IN-r: 8.4 has no layer, so the chain is shortened where it is",
-        turned(1e-3, f"Shape Cast Slice Concat Cast Reshape Reshape {statistics(1e-3, '')}", groups=True),
+        turned(1e-3, f"Shape Cast Slice Concat Cast Reshape Reshape {statistics(1e-3, '')}", groups=True).left_by_rtx(
+            "Reshape Reshape Shape Cast Cast ReduceMean ReduceMean Neg Sub Mul Mul Mul Mul Add Add Sqrt Reciprocal Slice Concat"
+        ),
     ),
     becomes("keras_GroupNormalization", "GN-d, IN-r", group(1e-3, ""), "tf2onnx_nchw"),
     becomes("LayerNorm", "LN-b", layer(1e-5)),
@@ -331,6 +341,10 @@ TABLE = [
     becomes("fp16_LayerNorm", "LN-a through DOUBLE, which no TensorRT has", same(statistics(1e-5, half=True)), "ts11 ts_nofold"),
     becomes("keras_LayerNormalization_4d", "LN-e: no operator below opset 17", same(statistics(1e-3, ""))),
     becomes("keras_LayerNormalization_4d", "LN-e", layer(1e-3, ""), "tf2onnx18"),
+    becomes(
+        "keras_LayerNormalization_4d", "LN-e over the axis in front",
+        same(statistics(1e-3, "")).left_by_rtx("ReduceMean Sub Mul ReduceMean Add=0.001 Sqrt Reciprocal Neg Mul Mul Mul Add Add"), "tf2onnx_nchw",
+    ),
     *(
         stays("LayerNorm_std_annotated_transformer", "LN-d, IN-k: epsilon outside the root, and n - 1", ops, "epsilon is added to the root", files)
         for files, ops in (

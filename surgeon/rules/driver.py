@@ -18,6 +18,7 @@ from surgeon.report import Declined
 from surgeon.rules import scalars
 from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering
+from surgeon.rules.cost import Cost
 from surgeon.rules.index import Index
 from surgeon.rules.match import Match, match
 from surgeon.rules.overruled import Overruled
@@ -337,13 +338,20 @@ class Driver:
     # ---- taking back what changed nothing ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """A rewrite whose window reads like the file's is taken back: nothing was applied."""
-        unchanged = Unchanged(self.model, self.target, self.present)
+        """Take back a rewrite that writes what the file had, and one that the target runs worse."""
+        unchanged, cost = Unchanged(self.model, self.target, self.present), Cost(self.model, self.target)
         for record in list(self.rewrites):
             if unchanged.holds(record):
                 # What a body says of the file holds whether or not anything is written.
                 self.warnings += record.warnings
                 self.take_back(record)
+            elif self._may_take_back(record) and (why := cost.why_worse(record)) is not None:
+                self.declined[Declined(record.passes[-1], record.root.label, why)] = None
+                self.take_back(record)
+
+    def _may_take_back(self, record: Rewrite) -> bool:
+        """Whether the user did not ask for the rewrite, by a pass or a strategy."""
+        return all(self.context.passes[n].own and n not in self.context.strategies for n in record.passes)
 
     def take_back(self, record: Rewrite) -> None:
         for node in reversed(list(record.removed)):

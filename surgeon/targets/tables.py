@@ -16,6 +16,8 @@ from functools import cache
 from surgeon.targets.releases import EVERY_RELEASE, EVERYWHERE, Range, Version, between, since, up_to
 
 RTX_MEASURED = "1.7.1"
+# Read in the kernels that TensorRT-RTX 1.7.1 writes for fp16: squares and their sum are in fp32, the root is rounded.
+RTX_SUMS_IN_FP32 = frozenset({"ReduceL2"})
 
 # ---- which release learned which operator ----------------------------------------------------------------------------
 # From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log (docs/trt-support.md section 1).

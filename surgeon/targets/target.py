@@ -12,7 +12,17 @@ from surgeon.errors import UsageError
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import schema
-from surgeon.targets import contrib, dtypes, int64_narrowing, local_functions, names, opset_compat, plugins, tables
+from surgeon.targets import (
+    contrib,
+    dtypes,
+    int64_narrowing,
+    local_functions,
+    names,
+    opset_compat,
+    plans,
+    plugins,
+    tables,
+)
 from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
@@ -162,6 +172,15 @@ class Target:
     def stock_version(self, op: str) -> str:
         """The version by which this release knows a plugin of NVIDIA's own library."""
         return plugins.stock_version(op, self.version)
+
+    def sums_in_fp32(self, op: str) -> bool:
+        """Whether a reduction of fp16 is computed in fp32, and its result alone is rounded."""
+        return self.rtx and op in tables.RTX_SUMS_IN_FP32
+
+    @property
+    def plans(self) -> list[plans.Worse]:
+        """The rewrites of supported nodes that were measured as worse."""
+        return [row for row in plans.ROWS if self._in(row.targets)]
 
     # What it takes ----------------------------------------------------------------------------------------------------
 

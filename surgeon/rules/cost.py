@@ -1,0 +1,80 @@
+"""Whether a rewrite pays: by what the target's measurements say of the window before and after.
+
+It is asked of whole rewrites, lowered and with all that they were built on. What the target does not support is
+rewritten whatever it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import HALVES
+from surgeon.ir.model import Model
+from surgeon.ir.operators import KEEP_ORDER, REDUCES
+from surgeon.rules.window import Rewrite
+from surgeon.targets.plans import Window
+from surgeon.targets.target import Target
+
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+
+
+class Cost:
+    """Asks a target's measurements about rewrites of a model."""
+
+    def __init__(self, model: Model, target: Target) -> None:
+        self._model = model
+        self._target = target
+        self._rows = target.plans
+
+    def why_worse(self, record: Rewrite) -> str | None:
+        """Why the target runs the file's nodes better than the rewrite; None where no measurement says so.
+
+        A rewrite that a body warned of, or that changes numbers on request, is not made for its cost.
+        """
+        if not self._rows or record.warnings or record.tolerance != 1.0:
+            return None
+        gone, made = _operators(record.removed), _operators(record.added)
+        rows = [row for row in self._rows if row.may_fit(gone, made)]
+        if not rows or any(self._target.why_unsupported(n, rewriting=True, exactly=True) for n in record.removed):
+            return None
+        window = self._window(record)
+        return next((row.reason for row in rows if row.fits(window)), None)
+
+    def _window(self, record: Rewrite) -> Window:
+        own, results = record.removed.keys() | record.added.keys(), record.outputs
+        read = {v for n in record.removed for v in n.inputs if v is not None}
+        inputs = [v for v in read if v.producer not in record.removed and self._model.constant(v) is None]
+        others = {n for v in inputs for n in v.users if n not in own}
+        beside = {n for v in inputs for n in _makers(v)} | {n for v in results for n in v.users}
+        shapes = [self._model.shape(v) or () for v in results]
+        return Window(
+            beside=_operators(beside - own),
+            half=any(self._model.dtype(v) in HALVES for v in results),
+            one_channel=any(shape[1:2] == (1,) for shape in shapes),
+            last_axis=all(self._is_over_last_axis(n) for n in record.removed if n.key in REDUCES),
+            shared=bool(others),
+            convolutions=sum(len(scope.of(CONVOLUTIONS)) for scope in self._model.scopes) > 1,
+        )
+
+    def _is_over_last_axis(self, node: Node) -> bool:
+        """Whether a reduction is known to be over the last axis alone."""
+        x, axes = node.inputs[0], node.attr("axes")
+        shape = None if x is None else self._model.shape(x)
+        if axes is None and len(node.inputs) > 1:
+            value = self._model.constant(node.inputs[1])
+            axes = None if value is None else value.reshape(-1).tolist()
+        return axes == [-1] or (shape is not None and axes == [len(shape) - 1])
+
+
+def _makers(value: Value) -> Iterator[Node]:
+    """The node that makes a tensor; where it only reshapes another tensor, those that make that one, too."""
+    node = value.producer
+    while node is not None:
+        yield node
+        source = node.inputs[0] if node.key in KEEP_ORDER else None
+        node = None if source is None else source.producer
+
+
+def _operators(nodes: Iterable[Node]) -> set[str]:
+    return {node.key for node in nodes}

@@ -1,0 +1,73 @@
+"""What TensorRT-RTX runs of models before and after: no rewrite of supported nodes is measured as worse.
+
+It needs TensorRT-RTX and no GPU: benchmarks/plans.py reads its engines.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import surgeon
+from surgeon.targets import plans as table
+
+pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import plans  # noqa: E402
+import spelled  # noqa: E402
+
+# The squares of fp16 are multiplied in fp16 there, which overflows from 256 on: more bytes are the price of fp32.
+REPAIRED = "l2_norm_channels_inside"
+SPELLED = dict(spelled.models())
+
+
+def _example(row: table.Worse) -> onnx.ModelProto:
+    return SPELLED[row.example] if row.example in SPELLED else onnx.load(plans.DEFAULT[0] / f"{row.example}.onnx")
+
+
+@pytest.mark.parametrize("row", table.ROWS, ids=lambda r: r.example)
+def test_an_example_is_worse_without_its_row_and_left_with_it(
+    row: table.Worse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _example(row)
+    with_rows = plans.compared("", model, plans.Plans())
+    assert with_rows.verdict in ("not rewritten", "same")
+    monkeypatch.setattr(table, "ROWS", tuple(r for r in table.ROWS if r is not row))
+    found = plans.compared("", model, plans.Plans())
+    assert found.verdict == "worse" and found.before is not None and found.after is not None
+    measured = tuple((plan.kernels, round(plan.bytes / 1000, 1)) for plan in (found.before, found.after))
+    assert measured == row.plan
+
+
+def test_what_is_asked_for_is_written_whatever_it_costs() -> None:
+    model = SPELLED["instance_norm_pow_sqrt_wide_1x32x16x16_fp16"]
+    left = surgeon.rewrite(model, target="rtx", verify="none")
+    assert [d.pass_name for d in left.report.declined] == [
+        "instance-norm"
+    ] and "1 to 3 kernels" in left.report.declined[0].why
+    asked = surgeon.rewrite(model, target="rtx", verify="none", strategy={"instance-norm": "keep"})
+    assert "InstanceNormalization" in [n.op_type for n in asked.model.graph.node]
+
+
+def test_other_targets_have_no_rows() -> None:
+    assert surgeon.Target.parse("rtx").plans == list(table.ROWS)
+    assert not any(surgeon.Target.parse(name).plans for name in ("8.4", "8.6+dla", "10.9"))
+
+
+@pytest.mark.long
+def test_no_model_is_worse() -> None:
+    kept = plans.Plans()
+    models = [*plans.models(plans.DEFAULT), *SPELLED.items()]
+    rows = [plans.compared(name, model, kept) for name, model in models if _is_valid(model)]
+    wrong = [row for row in rows if row.verdict in ("worse", "lost") and not row.name.startswith(REPAIRED)]
+    assert not wrong, "\n".join(f"{row.name}: {row.before} -> {row.after}, {row.passes}" for row in wrong)
+    assert sum(row.verdict == "better" for row in rows) >= 75
+
+
+def _is_valid(model: onnx.ModelProto) -> bool:
+    return not any(node.op_type == "Erfc" for node in model.graph.node)
