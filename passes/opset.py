@@ -1,7 +1,7 @@
 """Lower the opset to what the parser supports.
 
 Why       No TensorRT parser checks the declared opset: a node of a newer one is read with the older
-          meaning, without a word.
+          meaning, without a warning.
           Up to 9.3 a Reduce whose axes are an input (opset 18) reduces over every axis, Shape ignores start and end,
           GridSample takes 'linear' for nearest.
           ONNX Runtime cannot see such a mistake.

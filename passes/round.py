@@ -1,7 +1,7 @@
 """Write Round out where a fused kernel of TensorRT leaves it out.
 
 Why       TensorRT 8.4 fuses neighbouring pointwise operators into one kernel, and does not round in it: Round(Relu(x))
-          returns Relu(x), without a word. Quantization that is written in arithmetic has Round between Div and Clip.
+          returns Relu(x), without a warning. Quantization that is written in arithmetic has Round between Div and Clip.
           Before 8.2 there is no Round.
 Rewrites  decompose: Round(x), where it is unsupported  ->  Floor(x), and one more where the rest is above one half,
           or is one half after an odd number. Numbers from 2^23 on (2^10 in fp16) are whole, and go past it.

@@ -39,7 +39,7 @@ def opset(proto: ModelProto) -> int:
 
 
 def misread(proto: ModelProto) -> list[str]:
-    """The constructs of trt-support 1b that a parser up to 9.3 reads without a word and with another meaning."""
+    """The constructs of trt-support 1b that a parser up to 9.3 reads without a warning and with another meaning."""
     found = []
     for node in nodes(proto.graph):
         attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}

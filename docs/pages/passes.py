@@ -44,7 +44,7 @@ def index(given: Iterable[Pass]) -> str:
     head = [
         "# The passes",
         "",
-        "A pass is one file of rules. `surgeon explain PASS` prints what is here.",
+        "Each pass replaces some patterns. `surgeon explain PASS` prints the same text.",
         "",
         *stages,
         "",

@@ -177,7 +177,7 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
         onnx.external_data_helper.load_external_data_for_tensor(copy, real)
         copy.data_location = TensorProto.DEFAULT
         del copy.external_data[:]
-        numpy_helper.to_array(copy)  # onnx reads too short a file without a word
+        numpy_helper.to_array(copy)  # onnx reads too short a file without a warning
     except Exception as error:  # OSError; onnx's checker raises a type of its own
         raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
     return copy

@@ -1,6 +1,6 @@
 """Carry types that a target lacks in those that it has, where the user allows it: `--allow-narrowing`.
 
-float64                  in fp32, everywhere: TensorRT's parsers read it so, without a word
+float64                  in fp32, everywhere: TensorRT's parsers read it so, without a warning
 uint64                   in int64, everywhere; its shifts as products and quotients
 int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all their numbers;
 uint8 before 8.5         the pass widen-small-integers converts the tensors between them

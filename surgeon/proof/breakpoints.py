@@ -32,8 +32,8 @@ from surgeon.proof.feeds import LARGEST_INPUT, Feeds
 
 COMPARED = COMPARES | {"Max", "Min"}
 
-MOST_TURNS = 8  # comparisons of one side that are searched
-MOST_FOUND = 64  # positions of one comparison
+MOST_COMPARISONS = 8  # comparisons of one side that are searched
+MOST_FOUND = 64  # breakpoints of one comparison
 NEXT_TO_ZERO = 1e-18
 MANY = 200  # from here on the other dimensions are 1
 SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
@@ -41,18 +41,18 @@ MOST_RUNS = 600  # of a side, for the search
 PATIENCE = 3.0  # seconds of the search of a side, before the next run is not begun
 STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
 COARSE = tuple(2.0**k for k in range(-10, 21, 3))
-BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from such a position numbers are tried, relative to it
+BESIDE = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # how far from a breakpoint numbers are tried, relative to it
 BESIDE_A_WHOLE = (0.0, 1e-3)
 
 Sizes = tuple[int, ...]
 
 
-class Turn(NamedTuple):
-    """Two operands of a comparison: names of tensors, or a number. The window may turn where they are equal."""
+class Comparison(NamedTuple):
+    """Two operands of a comparison: names of tensors, or a number. They have a breakpoint where they are equal."""
 
     one: str
     other: str | float
-    is_compared: bool  # whether some node asks for it; else a function bends at zero
+    is_compared: bool  # whether some node asks for it; else a function has a breakpoint at zero
 
 
 @dataclass(frozen=True)
@@ -63,26 +63,26 @@ class Side:
     folder: str | Path | None
 
     @cached_property
-    def turns(self) -> list[Turn]:
-        """The comparisons whose place the window's constants do not tell."""
-        found = (t for node in self.model.graph.node if not node.domain for t in _turns(node))
-        return list(dict.fromkeys(t for t in found if not self._is_told(t)))[:MOST_TURNS]
+    def pairs(self) -> list[Comparison]:
+        """The comparisons whose breakpoints are not constants of the window."""
+        found = (t for node in self.model.graph.node if not node.domain for t in _pairs(node))
+        return list(dict.fromkeys(t for t in found if not self._is_known(t)))[:MOST_COMPARISONS]
 
     @cached_property
-    def of_sizes(self) -> list[Turn]:
+    def of_sizes(self) -> list[Comparison]:
         """Those whose operands follow from sizes alone."""
         free = self._free_of_data
-        return [t for t in self.turns if all(isinstance(o, float) or o in free for o in (t.one, t.other))]
+        return [t for t in self.pairs if all(isinstance(o, float) or o in free for o in (t.one, t.other))]
 
     @cached_property
-    def of_data(self) -> list[Turn]:
-        return [t for t in self.turns if t not in self.of_sizes]
+    def of_data(self) -> list[Comparison]:
+        return [t for t in self.pairs if t not in self.of_sizes]
 
-    def _is_told(self, turn: Turn) -> bool:
+    def _is_known(self, pair: Comparison) -> bool:
         """Whether it is an input that is compared with a constant, or two constants are."""
         inputs = {i.name for i in self.model.graph.input}
-        known = [isinstance(o, float) or o in self._constants for o in (turn.one, turn.other)]
-        given = [o in inputs for o in (turn.one, turn.other)]
+        known = [isinstance(o, float) or o in self._constants for o in (pair.one, pair.other)]
+        given = [o in inputs for o in (pair.one, pair.other)]
         return all(a or b for a, b in zip(known, given, strict=True))
 
     @cached_property
@@ -105,7 +105,7 @@ class Side:
     @cached_property
     def _runner(self) -> Runner | None:
         made = {o for n in self.model.graph.node for o in n.output}
-        read = dict.fromkeys(o for t in self.turns for o in (t.one, t.other) if isinstance(o, str) and o in made)
+        read = dict.fromkeys(o for t in self.pairs for o in (t.one, t.other) if isinstance(o, str) and o in made)
         model = ModelProto()
         model.CopyFrom(self.model)
         del model.graph.output[:]
@@ -115,7 +115,7 @@ class Side:
         except (Unrunnable, ModelError):
             return None
 
-    def said(self, feeds: Feeds, turns: Sequence[Turn]) -> list[np.ndarray] | None:
+    def said(self, feeds: Feeds, pairs: Sequence[Comparison]) -> list[np.ndarray] | None:
         """What comparisons say on some inputs: -1, 0 or 1 for each element; None where the side does not run."""
         runner = self._runner
         if runner is None:
@@ -126,23 +126,23 @@ class Side:
             return None
         names = [o.name for o in runner.model.graph.output]
         values = {**self._constants, **feeds, **dict(zip(names, results, strict=True))}
-        return [_said(values, turn) for turn in turns]
+        return [_said(values, pair) for pair in pairs]
 
 
-def _turns(node: NodeProto) -> Iterator[Turn]:
+def _pairs(node: NodeProto) -> Iterator[Comparison]:
     if node.op_type in COMPARED:
-        yield from (Turn(a, b, True) for a, b in itertools.combinations(node.input, 2))
+        yield from (Comparison(a, b, True) for a, b in itertools.combinations(node.input, 2))
     elif node.op_type == "Clip":
-        yield from (Turn(node.input[0], bound, True) for bound in node.input[1:] if bound)
-        yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
+        yield from (Comparison(node.input[0], bound, True) for bound in node.input[1:] if bound)
+        yield from (Comparison(node.input[0], a.f, True) for a in node.attribute)
     elif node.op_type == "ThresholdedRelu":
-        yield from (Turn(node.input[0], a.f, True) for a in node.attribute)
+        yield from (Comparison(node.input[0], a.f, True) for a in node.attribute)
     elif node.op_type in BENDS_AT_ZERO:  # of what shows both signs on random inputs nothing is searched
-        yield Turn(node.input[0], 0.0, False)
+        yield Comparison(node.input[0], 0.0, False)
 
 
-def _said(values: Mapping[str, np.ndarray], turn: Turn) -> np.ndarray:
-    a, b = (np.asarray(o) if isinstance(o, float) else values[o] for o in (turn.one, turn.other))
+def _said(values: Mapping[str, np.ndarray], pair: Comparison) -> np.ndarray:
+    a, b = (np.asarray(o) if isinstance(o, float) else values[o] for o in (pair.one, pair.other))
     if a.dtype.kind in "OUS" or a.dtype == np.bool_:
         return np.zeros(0, np.int8)
     try:
@@ -154,8 +154,8 @@ def _said(values: Mapping[str, np.ndarray], turn: Turn) -> np.ndarray:
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def feeds_at_bends(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: bool) -> Iterator[Feeds]:
-    """Inputs on either side of the positions at which a side turns; one input at a time, the others as in `base`.
+def feeds_at_breakpoints(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: bool) -> Iterator[Feeds]:
+    """Inputs on either side of the breakpoints of a side; one input at a time, the others as in `base`.
 
     mixes  whether what is compared may depend on what is beside a number
     """
@@ -165,14 +165,14 @@ def feeds_at_bends(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: boo
     search = _Search(side, base)
     for name in inputs:
         like, points, wholes = base[name], [np.zeros(0, base[name].dtype)], list[np.ndarray]()
-        for turn, said in zip(side.of_data, first, strict=True):
-            if not turn.is_compared and np.unique(said).size > 1:
+        for pair, said in zip(side.of_data, first, strict=True):
+            if not pair.is_compared and np.unique(said).size > 1:
                 continue
             if said.shape == like.shape:
-                points.append(_beside(*search.places(name, turn, STEPS, search.of_elements), BESIDE))
+                points.append(_beside(*search.near(name, pair, STEPS, search.of_elements), BESIDE))
             if said.shape != like.shape or mixes:
                 for asked, of in ((search.of_wholes, np.full_like), (search.of_multiples, _times)):
-                    found = _beside(*search.places(name, turn, COARSE, asked), BESIDE_A_WHOLE)
+                    found = _beside(*search.near(name, pair, COARSE, asked), BESIDE_A_WHOLE)
                     wholes.extend(of(like, number) for number in dict.fromkeys(found.tolist()))
         # Half of the numbers are the usual ones: next to what is small alone all is rounding.
         parts = _parts(np.concatenate(points), like.reshape(-1)[::2])
@@ -180,12 +180,12 @@ def feeds_at_bends(side: Side, base: Feeds, inputs: Sequence[str], *, mixes: boo
         yield from ({**base, name: whole} for whole in wholes)
 
 
-Asked = Callable[[str, Turn, np.ndarray], "np.ndarray | None"]  # what a comparison says of numbers of an input
+Asked = Callable[[str, Comparison, np.ndarray], "np.ndarray | None"]  # what a comparison says of numbers of an input
 
 
 @dataclass
 class _Search:
-    """Looks for the numbers of an input at which a comparison turns."""
+    """Looks for the numbers of an input that are breakpoints of a comparison."""
 
     side: Side
     base: Feeds
@@ -196,39 +196,39 @@ class _Search:
     def is_over(self) -> bool:
         return self.runs > MOST_RUNS or time.monotonic() > self.until
 
-    def places(self, name: str, turn: Turn, steps: Sequence[float], asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+    def near(self, name: str, pair: Comparison, steps: Sequence[float], asked: Asked) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours of the input's type, lower and higher ones, between which what a comparison says changes."""
         ladder = _ladder(self.base[name].dtype, steps)
-        said = asked(name, turn, ladder)
+        said = asked(name, pair, ladder)
         if said is None:
             return ladder[:0], ladder[:0]
-        turned = np.flatnonzero(said[1:] != said[:-1])[:MOST_FOUND]
-        return _halved(ladder[turned], ladder[turned + 1], said[turned], lambda values: asked(name, turn, values))
+        changed = np.flatnonzero(said[1:] != said[:-1])[:MOST_FOUND]
+        return _halved(ladder[changed], ladder[changed + 1], said[changed], lambda values: asked(name, pair, values))
 
-    def of_elements(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+    def of_elements(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         """What it says of numbers that are beside each other in the input."""
-        found = [self._said(name, turn, part) for part in _parts(values, self.base[name])]
+        found = [self._said(name, pair, part) for part in _parts(values, self.base[name])]
         if any(said is None or said.shape != self.base[name].shape for said in found):
             return None
         return np.concatenate([said.reshape(-1) for said in found if said is not None] or [values])[: values.size]
 
-    def of_wholes(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
-        """What it says where the whole input is one number: the least and the most, a part may turn before others."""
-        return self._ends(name, turn, [np.full_like(self.base[name], value) for value in values])
+    def of_wholes(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
+        """What it says if the whole input is one number: the least and the most, as parts may differ."""
+        return self._ends(name, pair, [np.full_like(self.base[name], value) for value in values])
 
-    def of_multiples(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+    def of_multiples(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         """The same where the input is its random numbers, times one number."""
-        return self._ends(name, turn, [_times(self.base[name], value) for value in values])
+        return self._ends(name, pair, [_times(self.base[name], value) for value in values])
 
-    def _ends(self, name: str, turn: Turn, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
-        found = [self._said(name, turn, x) for x in inputs]
+    def _ends(self, name: str, pair: Comparison, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
+        found = [self._said(name, pair, x) for x in inputs]
         if any(said is None or not said.size for said in found):
             return None
         return np.asarray([4 * int(said.max()) + int(said.min()) for said in found if said is not None])
 
-    def _said(self, name: str, turn: Turn, values: np.ndarray) -> np.ndarray | None:
+    def _said(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         self.runs += 1
-        said = None if self.is_over else self.side.said({**self.base, name: values}, [turn])
+        said = None if self.is_over else self.side.said({**self.base, name: values}, [pair])
         return None if said is None else said[0]
 
 
@@ -268,12 +268,12 @@ def _halved(
 
 
 def _beside(low: np.ndarray, high: np.ndarray, parts: Sequence[float]) -> np.ndarray:
-    """Numbers on either side of some positions, near and a little further off; integers next to them."""
+    """Numbers on either side of breakpoints, near and a little further off; integers next to them."""
     ends = np.concatenate([low, high])
     if is_float(ends.dtype):
         wide = ends.astype(np.float64)
         found = np.unique(np.concatenate([wide * (1 + sign * part) for sign in (1, -1) for part in parts]))
-        # What turns at 0 ends at numbers whose squares are denormal, beside which all is rounding.
+        # What has its breakpoint at 0 ends at numbers whose squares are denormal, beside which all is rounding.
         found = found[(found == 0) | (np.abs(found) > NEXT_TO_ZERO)]
         return np.random.default_rng(5).permutation(found).astype(ends.dtype)
     info = np.iinfo(ends.dtype)
@@ -310,8 +310,8 @@ def _from_ordered(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def sizes_at_bends(side: Side, count: int, feeds_at: Callable[[Sizes], Feeds | None]) -> Iterator[Sizes]:
-    """The sizes of `count` free dimensions on either side of those at which a side turns.
+def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Feeds | None]) -> Iterator[Sizes]:
+    """The sizes of `count` free dimensions on either side of those that are breakpoints of a side.
 
     feeds_at  inputs of some sizes; None where they cannot be made, or are too large
     """
@@ -344,4 +344,4 @@ def sizes_at_bends(side: Side, count: int, feeds_at: Callable[[Sizes], Feeds | N
                 break
 
 
-__all__ = ["Side", "feeds_at_bends", "sizes_at_bends"]
+__all__ = ["Side", "feeds_at_breakpoints", "sizes_at_breakpoints"]

@@ -32,7 +32,8 @@ from surgeon.proof.probes import (
     SATURATED,
     Probe,
     Window,
-    feeds_at_turns,
+    breakpoint_feeds,
+    breakpoint_sizes,
     probed_floats,
     probed_integers,
     probed_positions,
@@ -40,7 +41,6 @@ from surgeon.proof.probes import (
     random_feeds,
     roomy_sizes,
     sized_feeds,
-    turning_sizes,
     without_zero,
 )
 from surgeon.proof.randomness import why_random
@@ -270,9 +270,9 @@ class _Judge:
         rng = np.random.default_rng(0)
         sized, _ = next(self.pair.runs(choice))
         roomy = next((s for s in roomy_sizes(window) if self._runs(random_feeds(window, s, rng), self.before)), sized)
-        turning = (other for side in window.sides for other in turning_sizes(window, side))
+        others = (other for side in window.sides for other in breakpoint_sizes(window, side))
         found = (
-            self._at_sizes(window, turning, budget, 1 / 4)
+            self._at_sizes(window, others, budget, 1 / 4)
             or self._at_numbers(window, roomy, budget)
             or self._at_sizes(window, probed_sizes(window, self._are_quick), budget)
         )
@@ -284,7 +284,7 @@ class _Judge:
         """The verdict where numbers at one size of the inputs show a difference."""
         for probes, left in _families(window, roomy):
             for kind, feeds in probes:
-                if kind == "turning" and self.samples:
+                if kind == "breakpoint" and self.samples:
                     break
                 if not budget.allows(self._cost(window, roomy), left):
                     break
@@ -497,7 +497,7 @@ def _families(window: Window, sized: Sequence[SizedInput]) -> Iterator[tuple[Ite
     yield probed_floats(window, sized), 1 / 2
     yield probed_integers(window, sized), 1 / 4
     for side in window.sides:
-        yield feeds_at_turns(window, side, sized), 1 / 4
+        yield breakpoint_feeds(window, side, sized), 1 / 4
     for probes in probed_positions(window, sized):
         yield probes, 1 / 8
 

@@ -34,7 +34,7 @@ from surgeon.ir.operators import (
     words,
 )
 from surgeon.ir.protos import all_nodes
-from surgeon.proof.breakpoints import Side, feeds_at_bends, sizes_at_bends
+from surgeon.proof.breakpoints import Side, feeds_at_breakpoints, sizes_at_breakpoints
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
 from surgeon.proof.integer_roles import INTEGER_TYPES, Role, divisors, roles
@@ -48,7 +48,7 @@ TWICE_AND_MORE = (
     (4, 1),
 )  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
 LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
-LARGEST_SEARCHED = 1 << 19  # elements of the inputs at a size at which a window may turn
+LARGEST_SEARCHED = 1 << 19  # elements of the inputs at a size at which a window may have a breakpoint
 TRIED_BEFORE = 1 << 11  # at what is larger a window is run where it is quick at this size
 LARGEST_NAMED = 1 << 18  # of the numbers of a window that are taken for sizes
 FURTHEST_BACK = -1024  # a number below is not a position from the end: masks add -10000, attention grows with squares
@@ -97,7 +97,7 @@ class Window:
 
     @cached_property
     def derived(self) -> list[float]:
-        """What the first of these numbers make of each other: a * x + b > c turns at a quotient."""
+        """What the first of these numbers make of each other: a * x + b > c has its breakpoint at a quotient."""
         few = self.numbers[:MOST_DERIVED]
         made = (f(a, b) for a in few for b in few for f in (operator.add, operator.sub, operator.mul, _over))
         return [x for x in dict.fromkeys(made) if math.isfinite(x)]
@@ -266,8 +266,8 @@ def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
     return tuple(size if i == k else others for i in range(count))
 
 
-def turning_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
-    """The inputs at sizes on either side of those at which one of the two sides turns."""
+def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
+    """The inputs at sizes on either side of the breakpoints of the two sides."""
     symbols = Symbols(window.pair.inputs, window.pair.fixed)
 
     def sized(sizes: tuple[int, ...]) -> list[SizedInput] | None:
@@ -278,18 +278,18 @@ def turning_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
         small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
-    for sizes in sizes_at_bends(side, len(symbols.free), feeds_at):
+    for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
         found = sized(sizes)
         if found is not None and (window.runs_on_nothing or not _is_empty(found)):
             yield found
 
 
-def feeds_at_turns(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
-    """(kind, feeds): the numbers on either side of those at which one of the two sides turns."""
+def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
+    """(kind, feeds): the numbers on either side of the breakpoints of the two sides."""
     plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
     base = random_feeds(window, sized, np.random.default_rng(7))
-    for feeds in feeds_at_bends(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
-        yield "turning", feeds
+    for feeds in feeds_at_breakpoints(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
+        yield "breakpoint", feeds
 
 
 def roomy_sizes(window: Window) -> Iterator[list[SizedInput]]:
@@ -656,7 +656,7 @@ __all__ = [
     "SATURATED",
     "Probe",
     "Window",
-    "feeds_at_turns",
+    "breakpoint_feeds",
     "probed_floats",
     "probed_integers",
     "probed_positions",
@@ -664,6 +664,6 @@ __all__ = [
     "random_feeds",
     "roomy_sizes",
     "sized_feeds",
-    "turning_sizes",
+    "breakpoint_sizes",
     "without_zero",
 ]
