@@ -240,6 +240,7 @@ def _grid_sample(r: Reading) -> Plan | None:
     return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", attrs)
 
 
+# What writes an operator for an older opset: each has a function of its own.
 STEPS: dict[str, Callable[[Reading], Plan | None]] = {
     "AveragePool": _average_pool,
     "Constant": _constant,

@@ -256,6 +256,7 @@ def _computed(node: Node, parts: Sequence[Dim]) -> Dim:
     raise Decline(f"{node.op} computes with the number of positions")
 
 
+# What becomes of rows in an operator that is neither elementwise nor of a batch: each has a function of its own.
 RULES = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,

@@ -29,7 +29,6 @@ from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
 from ._pool_windows import Windows, windows_of, without_nan
 
-REDUCTIONS = {"MaxPool": "ReduceMax", "AveragePool": "ReduceMean", "LpPool": "ReduceSum"}
 TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
 x = var("x")
@@ -42,7 +41,7 @@ def decompose(b, x):
     if pool_axes(b.root) is None:
         return _by_slices(b, numbers)
     found = windows_of(b.root)
-    pooled = _reduced(b, numbers, found)
+    pooled = _reduced(b, numbers, found, "ReduceMax" if b.root.op == "MaxPool" else "ReduceMean")
     if b.root.op == "MaxPool":
         return pooled
     share = _share(found, counts_padding=bool(b.root.attr("count_include_pad")))
@@ -56,9 +55,8 @@ def decompose_power(b, x, p):
     require(not (p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None))
     powers = _power(b, x, p)
     if _is_dilated(b.root) or is_padded_explicitly(b.root):
-        return _root(
-            b, _by_slices(b, powers) if pool_axes(b.root) is None else _reduced(b, powers, windows_of(b.root)), p
-        )
+        by_slices = pool_axes(b.root) is None
+        return _root(b, _by_slices(b, powers) if by_slices else _reduced(b, powers, windows_of(b.root), "ReduceSum"), p)
     require(not b.root.attr("ceil_mode"), "with ceil_mode its last window may be a part of one")
     attrs = {name: v for name, v in b.root.attrs.items() if name in ("auto_pad", "kernel_shape", "strides")}
     mean = b.AveragePool(powers, **attrs, count_include_pad=1)
@@ -80,9 +78,8 @@ def _root(b: Builder, total: Value, p: int) -> Value:
     return total if p == 1 else b.Pow(total, 1.0 / p)
 
 
-def _reduced(b: Builder, x: Value, found: list[Windows]) -> Value:
+def _reduced(b: Builder, x: Value, found: list[Windows], reduction: str) -> Value:
     """The windows of x reduced along one spatial axis after the other; padding counts as 0."""
-    reduction = REDUCTIONS[b.root.op]
     for place, windows in enumerate(found):
         if windows.is_whole:
             continue

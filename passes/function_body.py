@@ -26,6 +26,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, help
 from surgeon import Builder, Decline, Node, Pattern, Stage, Value, op, require, rule
 from surgeon.ir.functions import ONNX, Name, changed_operators
 from surgeon.ir.lattice import type_proto
+from surgeon.ir.operators import QUANTIZES, RANDOM
 from surgeon.ir.protos import all_nodes
 from surgeon.ir.schemas import MOVED, defaults
 from surgeon.targets.opset_compat import why_newer
@@ -41,7 +42,7 @@ REPEATING = frozenset({"Expand", "Tile"})
 # Bernoulli's numbers are drawn. DynamicQuantizeLinear's body divides by 0 where every input is 0. Range's is a Loop of
 # so many iterations. The others have a pass of their own, which says why it leaves one: a number of groups that ONNX
 # forbids is not a reason to write a body, and AffineGrid's body does not run for a batch of 1.
-LEFT_OUT = frozenset({"AffineGrid", "Bernoulli", "Celu", "DynamicQuantizeLinear", "GroupNormalization", "Range"})
+LEFT_OUT = RANDOM | QUANTIZES | {"AffineGrid", "Celu", "GroupNormalization", "Range"}
 CALLED = "surgeon.body"  # the domain of the function that the inliner sees, which no operator has
 
 

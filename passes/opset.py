@@ -43,15 +43,12 @@ NEUTRAL = {
     ("Resize", "nearest_mode"): "floor",
 }
 
-# What a step writes in place of an operator, where that is not the operator alone.
+# What a step writes in place of an operator, where that is not the operator itself: their types are asked for.
 WRITES = {
     "Constant": (),
     "Dropout": ("Identity",),
     "GreaterOrEqual": ("Greater", "Equal"),
-    "Hardmax": ("Hardmax", "Transpose"),
     "LessOrEqual": ("Less", "Equal"),
-    "LogSoftmax": ("LogSoftmax", "Transpose"),
-    "Softmax": ("Softmax", "Transpose"),
 }
 
 

@@ -21,7 +21,7 @@ from surgeon.targets.conditions.inputs import unnamed_output
 
 MOST = 64  # steps
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+DEFAULTS = {4: ("Sigmoid", "Tanh", "Tanh"), 3: ("Sigmoid", "Tanh"), 1: ("Tanh",)}  # activations, by how many gates
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PLAIN = frozenset({"Sigmoid", "Tanh"})
 State = tuple[Value | None, ...]  # None before the first step: zeros
@@ -45,8 +45,8 @@ def steps(b, x):
     names = ("clip", "input_forget", "layout", "activation_alpha", "activation_beta")
     set_otherwise = [name for name in names if b.root.attr(name)]
     require(not set_otherwise, f"it has {' and '.join(set_otherwise)}")
-    ways, count = DIRECTIONS[direction], len(DEFAULTS[kind])
-    activations = list(b.root.attr("activations") or DEFAULTS[kind] * len(ways))
+    ways, count = DIRECTIONS[direction], len(DEFAULTS[GATES[kind]])
+    activations = list(b.root.attr("activations") or DEFAULTS[GATES[kind]] * len(ways))
     require(
         len(activations) == count * len(ways) and PLAIN.issuperset(activations),
         "it has other activations than Sigmoid and Tanh",

@@ -28,6 +28,7 @@ from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, RED
 from surgeon.ir.ranges import Ranges
 from surgeon.targets.unsupported import Kind
 
+# What may return integers beyond the limits of what it reads: of integers alone, so no trait.
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
 BITS = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
 COMPUTING = PICKS & (ELEMENTWISE | REDUCES) - {"Where"} | BITS | {"Div", "Mod"}  # nothing beyond the type's limits

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import onnx
 import pytest
 
 import surgeon
@@ -27,6 +28,11 @@ LAYERS = (
     ("trt",),
     ("app",),
 )
+# Tables that name MANY operators of ONNX or more: other sets are expressions of traits in ir/operators.py.
+MOST_TABLES = 25
+MANY = 5
+ROWS = {"Worse", "refuses"}
+OPERATORS = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
 LONGEST = 700  # lines of a file that gives no reason
 REASON = "This file is long because"  # how the paragraph of a docstring begins that gives it
 
@@ -134,6 +140,45 @@ def test_no_module_imports_one_of_an_upper_layer() -> None:
 
 def test_a_long_file_gives_its_reason() -> None:
     assert {module for module, path in MODULES.items() if too_long(path)} == set()
+
+
+def named_operators(tree: ast.AST) -> set[str]:
+    """The operators that an expression names, one by one or as the words of a string.
+
+    None of a row: it is about a target, and gives a source of its own.
+    """
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in ROWS:
+        return set()
+    if isinstance(tree, ast.Constant):
+        said = tree.value.split() if isinstance(tree.value, str) else []
+        return set(said) if OPERATORS.issuperset(said) else set()
+    return set[str]().union(*map(named_operators, ast.iter_child_nodes(tree)))
+
+
+def tables(text: str) -> list[int]:
+    """The lines where a module assigns a table that names MANY operators or more."""
+    assigned = [n for n in ast.parse(text).body if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign)]
+    return [n.lineno for n in assigned if n.value is not None and len(named_operators(n.value)) >= MANY]
+
+
+def gives_a_reason(lines: list[str], number: int) -> bool:
+    """Whether a comment stands above a line, or behind it."""
+    above = [line for line in lines[number - 3 : number - 1] if line != "# fmt: off"]
+    return above[-1].startswith("# ") or "  # " in lines[number - 1]
+
+
+def test_tables_of_operators_are_few_and_give_a_reason() -> None:
+    texts = {module: path.read_text() for module, path in MODULES.items()}
+    found = [(module, line) for module, text in texts.items() for line in tables(text)]
+    assert len(found) <= MOST_TABLES, found
+    assert [(m, line) for m, line in found if not gives_a_reason(texts[m].splitlines(), line)] == []
+
+
+def test_a_table_of_operators_is_seen() -> None:
+    assert tables('A = {"Abs", "Add", "And", "Cos"} | {"Sin"}') == tables('A = words("Abs Add And Cos Sin")') == [1]
+    assert tables('A: set[str] = {"Abs": 1, "Add": 2, "And": ("Cos", "Sin")}') == [1]
+    assert not tables('A = ELEMENTWISE - {"Abs", "Add", "And", "Cos"}')
+    assert not tables('ROWS = (refuses("Abs Add And Cos Sin", RTX),)')
 
 
 def test_every_package_is_in_a_layer() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from surgeon import Builder, Value, require
+from surgeon import Builder, Decline, Value, require
+from surgeon.ir.operators import ELEMENTWISE
+from surgeon.ir.schemas import schema
 
 from .._operator_support import takes_type
 from .table import Result, body, given, inputs_of, known, needed, plus, sizes
@@ -82,19 +84,6 @@ def bias_split_gelu(b: Builder) -> Result:
 
 # ---- the activations that are fused into products --------------------------------------------------------------------
 
-# What a fused activation is called -> the attributes of ONNX's operator that its parameters stand for.
-FUSED: dict[str, tuple[str, ...]] = {
-    "Elu": ("alpha",),
-    "HardSigmoid": ("alpha", "beta"),
-    "LeakyRelu": ("alpha",),
-    "Relu": (),
-    "Sigmoid": (),
-    "Softplus": (),
-    "Softsign": (),
-    "Tanh": (),
-    "ThresholdedRelu": ("alpha",),
-}
-
 
 def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float | None]) -> Value:
     """An activation by its name; None is none."""
@@ -103,8 +92,10 @@ def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float
     if kind == "Clip":
         low, high = [*parameters, None, None][:2]
         return b.Clip(x, min=low, max=high)
-    require(kind in FUSED, f"{kind} is not an activation that is fused")
-    attrs = {name: p for name, p in zip(FUSED[kind], parameters, strict=False) if p is not None}
+    spec = schema(kind, "", b.opset)
+    if spec is None or kind not in ELEMENTWISE:
+        raise Decline(f"{kind} is not an activation that is fused")
+    attrs = {name: p for name, p in zip(sorted(spec.attributes), parameters, strict=False) if p is not None}
     make: Callable[..., Value] = getattr(b, kind)
     return make(x, **attrs)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from surgeon import Builder, Node, Value, no_match, require, require_some
+from surgeon.ir.operators import MOVES
 
 from .._shapes import output_of
 
-CUTS = frozenset({"Slice", "Gather", "Expand", "Tile", "Unsqueeze"})
+CUTS = MOVES - {"Concat"}
 
 
 def sources(value: Value | None) -> list[Value]:
@@ -71,7 +72,9 @@ class Cuts:
             return self._gathered(node, before)
         if node.key == "Tile":
             return self._tiled(node, before)
-        return self._expanded(node, before)
+        if node.key == "Expand":
+            return self._expanded(node, before)
+        no_match()
 
     def _one(self, unsqueeze: Node) -> np.ndarray:
         """Unsqueeze(Gather(x, i)) along the axis: one position."""

@@ -338,6 +338,7 @@ def is_onnxruntimes(node: NodeProto, opset: int) -> bool:
 
 CONV = "auto_pad dilations group=1 kernel_shape pads strides"
 POOL = "auto_pad ceil_mode=0 count_include_pad=0 dilations kernel_shape pads strides"
+# The schemas of ONNX Runtime's own operators, some of which are called as those of ONNX:
 # operator | inputs with their types, ? where they may be left out | outputs | attributes with their defaults
 TABLE: dict[str, tuple[str, str, str, Infer]] = {
     "Attention": (

@@ -589,7 +589,7 @@ def bias_softmax(x: Any, bias: Any, axis: Any = 1, is_inner_broadcast: Any = 0) 
     return _softmax(total.reshape(*total.shape[: axis % x.ndim], -1)).reshape(total.shape)
 
 
-# What FusedConv's activations are -> what they make of a number and their parameters.
+# The activations that ONNX Runtime fuses into NhwcFusedConv -> what they make of a number and their parameters.
 ACTIVATIONS: dict[str, Any] = {
     "Clip": np.clip,
     "HardSigmoid": lambda x, alpha=0.2, beta=0.5: np.clip(alpha * x + beta, 0, 1),

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.ir.attributes import constant_value
-from surgeon.ir.operators import OPERATORS
+from surgeon.ir.operators import OPERATORS, words
 
 LONG = 2**16  # elements of a vector
 HELD = 2**20  # elements of a vector that the file holds: it has grown with that
@@ -23,9 +23,13 @@ COUNTING = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, T
 # Of the operators whose result has a shape that elements of inputs decide, those that may have more than they read.
 FEWER = frozenset({"Compress", "Slice", "Split", "TopK"})
 SIZED = {op: row.shape for op, row in OPERATORS.items() if row.shape and op not in FEWER}
-MORE_THAN_BOTH = frozenset({"Add", "CumSum", "Mean", "ReduceL1", "ReduceSum", "Sub", "Sum"})
-PRODUCTS = frozenset({"BitShift", "Einsum", "Gemm", "MatMul", "Mul", "Pow", "ReduceProd", "ReduceSumSquare"})
-UNBOUND = frozenset({"Cosh", "Div", "Exp", "Reciprocal", "Sinh", "Tan"})  # what small numbers may make large
+# How large numbers may grow in an operator: sums and products of as many as it reads, or beyond any bound. In others
+# they do not; that bound is rough, and no trait.
+GROWTH = {
+    **dict.fromkeys(words("Add CumSum Mean ReduceL1 ReduceSum Sub Sum"), "sum"),
+    **dict.fromkeys(words("BitShift Einsum Gemm MatMul Mul Pow ReduceProd ReduceSumSquare"), "product"),
+    **dict.fromkeys(words("Cosh Div Exp Reciprocal Sinh Tan"), "unbound"),
+}
 
 
 class _Bound(NamedTuple):
@@ -104,11 +108,12 @@ def _of_array(array: np.ndarray) -> _Bound:
 def _of_results(op: str, given: Sequence[_Bound], sizes: Sequence[_Bound]) -> _Bound:
     """The bound of what an operator makes of tensors, some of which are sizes."""
     value, count = max(b.value for b in given), max(b.elements for b in given)
-    if op in UNBOUND:
+    growth = GROWTH.get(op)
+    if growth == "unbound":
         return _Bound(math.inf, count)
-    if op in MORE_THAN_BOTH:
+    if growth == "sum":
         return _Bound(value * max(count, len(given)), count)
-    if op in PRODUCTS:
+    if growth == "product":
         factors = max(count, 2.0) * value if op in ("BitShift", "Pow") else count + 1
         return _Bound(_power(max(value, 2.0), factors), count)
     if op == "Concat":

@@ -82,6 +82,7 @@ def _(traits: str = "", elements: Positions | None = (0,), **facts: Any) -> Oper
 _INF, _TURN = math.inf, math.pi / 2
 _UP, _UNIT, _SIGNED = (0.0, _INF), (0.0, 1.0), (-1.0, 1.0)
 
+# The table itself.
 # fmt: off
 OPERATORS: dict[str, Operator] = {
     "Abs": _("elementwise exact continuous bends zero", range=_UP),

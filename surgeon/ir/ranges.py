@@ -325,6 +325,7 @@ def _output(node: Node) -> Value:
     return value
 
 
+# Operators whose ranges follow from no trait: each has a function of its own.
 SPECIAL: dict[str, Callable[[Ranges, Node, Sequence[Range]], Range | None]] = {
     "BitwiseAnd": _bits,
     "BitwiseOr": _bits,

@@ -172,9 +172,8 @@ def _grid(node: Node, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 class Product(NamedTuple):
-    """An operator that multiplies quantized numbers: its name without, and the places of its inputs."""
+    """An operator that multiplies quantized numbers: the positions of its inputs."""
 
-    op: str
     bias: int
     scale: int
 
@@ -185,17 +184,17 @@ class Product(NamedTuple):
 
 # All begin with x, its scale and zero point, w, its scale and zero point.
 PRODUCTS = {
-    "QLinearConv": Product("Conv", bias=8, scale=6),
-    "QLinearMatMul": Product("MatMul", bias=8, scale=6),
-    "com.microsoft::QGemm": Product("Gemm", bias=6, scale=7),
+    "QLinearConv": Product(bias=8, scale=6),
+    "QLinearMatMul": Product(bias=8, scale=6),
+    "com.microsoft::QGemm": Product(bias=6, scale=7),
 }
-# Operators of com.microsoft without: each operand has a scale and a zero point after it, and so has the result.
-PLAIN = {
-    "com.microsoft::QLinearAdd": "Add",
-    "com.microsoft::QLinearMul": "Mul",
-    "com.microsoft::QLinearAveragePool": "AveragePool",
-    "com.microsoft::QLinearGlobalAveragePool": "GlobalAveragePool",
-}
+# Each operand has a scale and a zero point after it, and so has the result.
+PLAIN = {f"com.microsoft::QLinear{op}" for op in ("Add", "Mul", "AveragePool", "GlobalAveragePool")}
+
+
+def _of_floats(node: Node) -> str:
+    """The operator that computes the same of floats."""
+    return node.op.removeprefix("QLinear").removeprefix("Q")
 
 
 def _with_numbers(source: ModelProto) -> ModelProto:
@@ -233,7 +232,8 @@ def _scalar(model: Model, value: Value, fresh: Fresh) -> str:
 def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterator[NodeProto]:
     x, x_scale, x_zero, w, w_scale, w_zero = node.inputs[:6]
     steps, weight_steps = _array(model, x_scale), _array(model, w_scale)
-    stem, bias, scale = node.proto.output[0], _input(node, product.bias), _input(node, product.scale)
+    op, stem = _of_floats(node), node.proto.output[0]
+    bias, scale = _input(node, product.bias), _input(node, product.scale)
 
     def number(value: Value | None) -> str:
         if value is None:
@@ -245,8 +245,8 @@ def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterat
     shift = number(w_zero)
     if weight_steps.size > 1:
         last = _array(model, w).ndim - 1
-        columns = 0 if product.op == "Conv" or node.attrs.get("transB") else 1
-        axis = {"axis": last if product.op == "MatMul" else columns}
+        columns = 0 if op == "Conv" or node.attrs.get("transB") else 1
+        axis = {"axis": last if op == "MatMul" else columns}
         if w_zero is not None and _array(model, w_zero).size == 1:
             each = np.full(weight_steps.shape, _array(model, w_zero).reshape(()))
             shift = _hold(model.proto, fresh(w_zero.name, "each"), each)
@@ -260,7 +260,7 @@ def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterat
         shifts = (_array(model, bias) * step).astype(steps.dtype)
         inputs.append(_hold(model.proto, fresh(stem, "bias"), shifts))
     y = stem if scale is None else fresh(stem, "numbers")
-    multiplied = helper.make_node(product.op, inputs, [y], name=node.name or y)
+    multiplied = helper.make_node(op, inputs, [y], name=node.name or y)
     multiplied.attribute.extend(node.proto.attribute)
     yield multiplied
     if scale is not None:
@@ -290,7 +290,7 @@ def _plain(model: Model, node: Node, fresh: Fresh) -> Iterator[NodeProto]:
         dequantized = [_name(given[k]), *numbers(given[k + 1 : k + 3])]
         yield helper.make_node("DequantizeLinear", dequantized, operands[-1:], name=operands[-1])
     y = fresh(stem, "numbers")
-    computed = helper.make_node(PLAIN[node.key], operands, [y], name=node.name or y)
+    computed = helper.make_node(_of_floats(node), operands, [y], name=node.name or y)
     computed.attribute.extend(a for a in node.proto.attribute if a.name != "channels_last")
     yield computed
     yield helper.make_node("QuantizeLinear", [y, *numbers(grid)], [stem], name=fresh(stem, "quantize"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 
-# The positions of the inputs whose shape inference looks at.
+# The positions of the inputs whose shape ONNX's inference asks for: read from its sources.
 SCALARS = {
     "BlackmanWindow": (0,),
     "DFT": (1,),

@@ -8,6 +8,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import MEASURES, words
 from surgeon.targets.condition import dtype_name, is_weights, outputs_of, rank_of
 from surgeon.targets.releases import FIRST, Version, dotted, up_to
 
@@ -34,18 +35,17 @@ PLAIN = ORDINARY - {TensorProto.INT8} | {TensorProto.UNDEFINED}  # no node is re
 # What reads uint8 (docs/trt-support.md section 6: inputs and outputs alone, by Cast and DequantizeLinear; the others
 # were measured with TensorRT-RTX). Anything else is refused with `Found unsupported input type of UINT8`, or as no
 # legal intermediate tensor. What quantizes has conditions of its own, and of bodies nothing is known.
-UINT8_READERS = frozenset(
-    {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan", "Shape", "Size"}
-)
+UINT8_READERS = MEASURES | {"Cast", "CastLike", "DequantizeLinear", "Equal", "If", "Loop", "QuantizeLinear", "Scan"}
 COMPARISONS = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual"})  # weights of uint8 are int32 to them
 HANDED_ON = frozenset({"Identity", "Flatten"})  # where an input of the model is passed on as an output
-# What takes types of fewer than 8 bits of integers, or of floats (measured with TensorRT-RTX 1.7.1: `is not consumed by
-# IQuantizeLayer, IDequantizeLayer, IConcatenationLayer, IShuffleLayer, IShapeLayer, or IdentityLayer`).
 PACKED = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.INT4, TensorProto.FLOAT4E2M1})
-PACKED_SHUFFLES = frozenset({"Concat", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Transpose"})
-PACKED_READERS = PACKED_SHUFFLES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
+# What reads PACKED, types of fewer than 8 bits of integers, or of floats (measured with TensorRT-RTX 1.7.1: `is not
+# consumed by IQuantizeLayer, IDequantizeLayer, IConcatenationLayer, IShuffleLayer, IShapeLayer, or IdentityLayer`).
+PACKED_READERS = words(
+    "Concat Constant DequantizeLinear Dropout Flatten Identity QuantizeLinear Reshape Shape Size Transpose"
+)
 # TensorRT-RTX 1.7.1: `Quantized constant (w) is only allowed before DQ`; a zero point is one, too.
-SMALL_WEIGHTS_READERS = frozenset({"Constant", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"})
+SMALL_WEIGHTS_READERS = MEASURES | {"Constant", "DequantizeLinear", "QuantizeLinear"}
 # Measured with TensorRT-RTX 1.7.1: `Failed to import initializer`; bytes 0, 4, 8 of uint8 are the first three numbers.
 SPELLED: dict[int, str] = {TensorProto.UINT8: "misread", TensorProto.INT4: "refused", TensorProto.FLOAT4E2M1: "refused"}
 UINT8_MAKERS = frozenset({"Constant", "QuantizeLinear"})

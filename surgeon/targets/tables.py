@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from surgeon.ir.operators import REDUCES
 from surgeon.targets.releases import EVERY_RELEASE, EVERYWHERE, Range, Version, between, since, up_to
 
 RTX_MEASURED = "1.7.1"
@@ -22,8 +23,9 @@ RTX_SUMS_IN_FP32 = frozenset({"ReduceL2"})
 # ---- which release learned which operator ----------------------------------------------------------------------------
 # From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log (docs/trt-support.md section 1).
 
+# (first release, source, operators)
 # fmt: off
-IMPORTERS: tuple[tuple[Version, str, str], ...] = (  # (first release, source, operators)
+IMPORTERS: tuple[tuple[Version, str, str], ...] = (
     (
         (6, 0),
         "onnx-tensorrt@6.0",
@@ -130,10 +132,7 @@ TIES_SIZES = since(8, 5, rtx=True)
 
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.
 CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
-    **{
-        f"Reduce{kind}": {1: EVERYWHERE}
-        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-    },
+    **{op: {1: EVERYWHERE} for op in REDUCES},
     "BatchNormalization": {1: up_to(6, 0), 2: up_to(6, 0), 3: up_to(6, 0), 4: up_to(6, 0)},
     "Clip": {1: up_to(7, 2, 2), 2: up_to(7, 2, 2)},
     "Conv": {1: up_to(6, 0), 2: up_to(8, 4)},

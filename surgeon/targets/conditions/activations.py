@@ -6,6 +6,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.operators import ELEMENTWISE
 from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, is_weights, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 from surgeon.targets.rows import KNOWN, refuses
@@ -103,13 +104,7 @@ def clip_crossed(node: Node) -> str | None:
 
 
 # All that TensorRT fuses into a kernel of pointwise operators. Not of every one a pair was measured.
-POINTWISE = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Clip Cos Cosh Div Elu Equal Erf Exp Floor Greater "
-    "GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mod Mul Neg Not Or "
-    "PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh "
-    "ThresholdedRelu Where Xor"
-)
-FUSED = frozenset(POINTWISE.split())
+FUSED = ELEMENTWISE - {"Celu", "Identity", "Shrink"}
 
 
 @condition(

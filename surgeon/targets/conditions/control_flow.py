@@ -9,6 +9,7 @@ from onnx import TensorProto, numpy_helper
 from surgeon.ir.files import with_data
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.operators import COMPARES, ELEMENTWISE, KEEP_ORDER, LOGICAL
 from surgeon.targets.condition import (
     condition,
     constant_of,
@@ -193,15 +194,9 @@ def _one_deeper(body: Graph, number: Value) -> set[Value]:
             continue
         rank, *ranks = (0 if shape is None else len(shape) for shape in shapes)
         broadcast = max(had + (value in deeper) for had, value in zip(ranks, read, strict=True))
-        if node.key == "Gather" or (node.key in BY_ELEMENT and broadcast > rank):
+        if node.key == "Gather" or (node.key in ELEMENTWISE and broadcast > rank):
             deeper.add(made)
     return deeper
-
-
-BY_ELEMENT = frozenset(
-    {"Abs", "Add", "Cast", "Cos", "Div", "Exp", "Identity", "Mod", "Mul", "Neg", "Pow", "Relu", "Sigmoid", "Sin"}
-    | {"Sqrt", "Sub", "Tanh", "Where"}
-)
 
 
 @condition(
@@ -280,8 +275,7 @@ def slid_over_weights(node: Node) -> str | None:
 
 
 SLIDING = ("AveragePool", "Conv", "MaxPool")
-COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
-CONNECTIVES = frozenset({"And", "Cast", "Identity", "Not", "Or", "Reshape", "Squeeze", "Unsqueeze", "Xor"})
+DECIDING = COMPARES | LOGICAL | KEEP_ORDER | {"Cast"}
 
 
 def is_decided(value: Value | None) -> bool:
@@ -291,7 +285,7 @@ def is_decided(value: Value | None) -> bool:
     maker = value.producer
     if maker is None:
         return False
-    if maker.key in COMPARISONS | CONNECTIVES:
+    if maker.key in DECIDING:
         return all(is_decided(given) for given in maker.inputs if given is not None)
     return maker.key == "Gather" and _is_static_size(maker)
 

@@ -6,9 +6,6 @@ from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition
 from surgeon.targets.releases import RTX, between, since
 
-# The position of the last input of an operator, which the parser reads where it has a name, and be that empty.
-LAST = {"Conv": 2, "Dropout": 2, "Gemm": 2, "Slice": 4, "Split": 1, "Squeeze": 1, "Trilu": 1}
-
 
 @condition(
     "Conv Gemm Slice",
@@ -19,13 +16,14 @@ LAST = {"Conv": 2, "Dropout": 2, "Gemm": 2, "Slice": 4, "Split": 1, "Squeeze": 1
 @condition("Dropout Split Squeeze", since(8, 0), source="onnx-tensorrt@3f211d6 to @96e7811: inputs.size() is asked for")
 @condition("Trilu", since(8, 5), source="onnx-tensorrt@fdeeaca to @96e7811: inputs.size() is asked for")
 @condition(
-    " ".join(LAST),
+    "Conv Dropout Gemm Slice Split Squeeze Trilu",
     RTX,
     source="measured with TensorRT-RTX 1.7.1: Invalid Node; ConvTranspose, Clip, Pad, Resize and Reduce take one",
 )
 def empty_last(node: Node) -> str | None:
-    given = node.proto.input
-    if len(given) != LAST[node.op] + 1 or given[-1]:
+    """The parser reads the last input that an operator may have where it has a name, and be that empty."""
+    given, schema = node.proto.input, node.graph.model.schema(node)
+    if schema is None or len(given) != schema.max_input or given[-1]:
         return None
     return "its last input has an empty name"
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.operators import REDUCES
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 from surgeon.targets.rows import Limit, above, other_than, refuses, some
 
-REDUCE = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
+REDUCE = " ".join(sorted(REDUCES))
 
 
 @condition("ReduceSum ReduceLogSum", up_to(7, 2, 2), section="1b", source="onnx-tensorrt@803e699")
 @condition(
-    REDUCE,
+    " ".join(sorted(REDUCES - {"ReduceSum", "ReduceLogSum"})),
     up_to(9, 3),
     section="1b",
     source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone",
@@ -61,7 +62,7 @@ top_k = refuses("TopK", EVERYWHERE, value={1: some(other_than(*range(3841)))},
                 reason="K = {value} is refused; 0 to 3840 are taken", section="6",
                 source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 ROWS = (
-    refuses(REDUCE + " ReduceSum ReduceLogSum ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},
+    refuses(REDUCE + " ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},
             reason="{name} {value} is read as 1",
             source='onnx-tensorrt@6.0 to @96e7811: attrs.get("keepdims", 1) as a truth value; measured with '
                    "TensorRT-RTX"),
@@ -81,7 +82,7 @@ ROWS = (
     refuses("MeanVarianceNormalization", since(11, 0, rtx=True), dtype=HALVES,
             source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
                    "strongly typed too"),
-    refuses(REDUCE + " ReduceSum ReduceLogSum", up_to(9, 3), attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
+    refuses(REDUCE, up_to(9, 3), attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
             reason="noop_with_empty_axes is not read: it would reduce over every axis", section="1b",
             source="onnx-tensorrt@1def182: noop_with_empty_axes is not read"),
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare", RTX, attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
