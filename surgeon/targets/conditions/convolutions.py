@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surgeon.ir.graph import Node
-from surgeon.ir.lattice import Shape
+from surgeon.ir.lattice import Shape, is_static
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 from surgeon.targets.releases import RTX, between, since
@@ -108,13 +108,9 @@ def computed_bias(node: Node) -> str | None:
 )
 def other_kernel_shape(node: Node) -> str | None:
     said, weights = node.attr("kernel_shape"), shape_of(node, 1)
-    if said is None or weights is None or tuple(said) == tuple(weights[2:]):
+    if said is None or weights is None or not is_static(weights) or tuple(said) == weights[2:]:
         return None
-    return (
-        None
-        if any(not isinstance(size, int) for size in weights)
-        else f"kernel_shape {list(said)} is not that of the weights"
-    )
+    return f"kernel_shape {list(said)} is not that of the weights"
 
 
 @condition("Conv", RTX, source="measured with TensorRT-RTX 1.7.1: image size is smaller than filter size")
