@@ -51,7 +51,7 @@ def windows_of(node: Node) -> list[Windows]:
     return found
 
 
-def without_nan(b: Builder, x: Value) -> Value:
+def nan_as_lowest(b: Builder, x: Value) -> Value:
     """x with the lowest number in place of NaN, which is not a maximum in ONNX Runtime."""
     dtype = b.dtype(x)
     if dtype not in FLOATS:

@@ -53,7 +53,7 @@ def reduced(b: Builder, reduction: str, table: Value, axis: int) -> Value:
     return made
 
 
-def counted(b: Builder, indices: Value, size: Any) -> Value:
+def nonnegative(b: Builder, indices: Value, size: Any) -> Value:
     """Indices that count from the front."""
     made: Value = b.Where(b.Less(indices, 0), b.Add(indices, size), indices)
     return made

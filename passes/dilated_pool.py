@@ -27,7 +27,7 @@ from surgeon import FLOATS, Builder, Node, Stage, Value, attr, op, require, rule
 from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
-from ._pool_windows import Windows, windows_of, without_nan
+from ._pool_windows import Windows, nan_as_lowest, windows_of
 
 TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
@@ -37,7 +37,7 @@ x = var("x")
 @rule(op.MaxPool(x) | op.AveragePool(x), stage=Stage.LOWER, strategy="decompose")
 def decompose(b, x):
     require(_is_dilated(b.root))
-    numbers = without_nan(b, x) if b.root.op == "MaxPool" else x
+    numbers = nan_as_lowest(b, x) if b.root.op == "MaxPool" else x
     if pool_axes(b.root) is None:
         return _by_slices(b, numbers)
     found = windows_of(b.root)

@@ -42,7 +42,7 @@ from surgeon import (
 )
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
-from ._counting import counted
+from ._arange import arange
 from ._nonzero import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import input_of
@@ -271,7 +271,7 @@ def all_places(b, sizes, filled):
     rank = b.static_size(sizes, 0)
     require(rank, "the mask has no dimensions")
     numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]
-    along = [counted(b, number) for number in numbers]
+    along = [arange(b, number) for number in numbers]
     if rank > 1:
         spread = [b.Expand(b.Unsqueeze(v, axes=list(range(1, rank - axis))), sizes) for axis, v in enumerate(along)]
         along = [b.Reshape(v, np.asarray([-1], np.int64)) for v in spread]

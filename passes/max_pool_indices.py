@@ -27,7 +27,7 @@ from surgeon import FLOATS, Builder, Stage, Value, op, require, rule, var
 from surgeon.ir.lattice import Dim
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
-from ._pool_windows import windows_of, without_nan
+from ._pool_windows import nan_as_lowest, windows_of
 from ._shapes import product_of, size, vector_of
 
 MOST = 16  # elements of a window, where sizes are not static
@@ -51,7 +51,7 @@ def decompose(b, x):
     pixels = int(np.prod(sizes))
     flat = b.Reshape(x, np.asarray([0, shape[1], pixels]))
     first = b.Gather(flat, windows[:, 0], axis=2)
-    taken = b.Gather(without_nan(b, flat), windows, axis=2)
+    taken = b.Gather(nan_as_lowest(b, flat), windows, axis=2)
     largest = b.ReduceMax(taken, axes=[3], keepdims=1)
     place = b.ReduceMin(b.Where(b.Equal(taken, largest), windows, np.asarray(pixels - 1)), axes=[3], keepdims=0)
     is_number = b.Equal(first, first)
@@ -103,7 +103,7 @@ def _of_any_size(b: Builder, x: Value, rank: int) -> tuple[Value, Value]:
     behind = [0] * (rank + 2) + [(k - 1) * g for k, g in zip(kernel, gaps, strict=True)]
     filled = b.Pad(x, pads=behind, value=_lowest(b.dtype(x)))  # ONNX Runtime has a window in an image that is smaller
     slices = [_slice(b, filled, offset, counts, steps) for offset in offsets]
-    numbers = [without_nan(b, v) for v in slices]
+    numbers = [nan_as_lowest(b, v) for v in slices]
     largest = reduce(b.Max, numbers)
     place = b.constant(np.zeros(1, np.int64))
     for offset, number in reversed(list(zip(offsets, numbers, strict=True))):

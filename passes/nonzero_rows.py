@@ -27,7 +27,7 @@ from surgeon import ANY, Builder, Decline, Node, Stage, Value, const, dims, op, 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
 from ._row_dependence import Reading
 from ._row_transfer import Rows
-from ._scattering import REDUCTIONS, counted, neutral
+from ._scattering import REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
@@ -74,7 +74,7 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
     require(fits, "beside its axis what is written is not known to have the sizes of the data")
     rows = size(b, data, axis)
     rows = rows if isinstance(rows, int) else b.Cast(rows, to=b.dtype(places))
-    return b.Concat(data, written, axis=axis), counted(b, places, rows)
+    return b.Concat(data, written, axis=axis), nonnegative(b, places, rows)
 
 
 @rule(

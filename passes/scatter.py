@@ -26,7 +26,7 @@ import numpy as np
 from surgeon import Builder, Decline, Stage, Value, attr, dims, op, require, rule, var
 from surgeon.targets.conditions.indexing import more_indices
 
-from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, counted, entries, neutral, reduced
+from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, entries, neutral, nonnegative, reduced
 from ._shapes import numbers_below, product_of, size, vector_of
 
 MANY = 128  # positions or updates, where their number is symbolic
@@ -61,7 +61,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     dtype, rows = b.dtype(indices), size(b, data, at)
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
     places = numbers_below(b, rows, dtype, behind=len(shape) - at)
-    there = b.Equal(b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), places)
+    there = b.Equal(b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at]), places)
     table = entries(b, reduction, there, b.Unsqueeze(updates, axes=[at]))
     return combined(b, reduction, data, reduced(b, reduction, table, at + 1))
 
@@ -84,7 +84,9 @@ def decompose_nd(b, data, indices, updates, reduction):
     strides = [product_of(b, sizes[axis + 1 : depth]) for axis in range(depth)]
     count = math.prod(given[:-1]) if all(isinstance(d, int) for d in given) else -1
     place = b.ReduceSum(
-        b.Mul(counted(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
+        b.Mul(nonnegative(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)),
+        axes=[-1],
+        keepdims=0,
     )
     places = numbers_below(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
     there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
@@ -103,7 +105,8 @@ def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> V
     dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
     there = b.Equal(
-        b.Unsqueeze(counted(b, indices, of_indices), axes=[at]), numbers_below(b, rows, dtype, behind=behind)
+        b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at]),
+        numbers_below(b, rows, dtype, behind=behind),
     )
     numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
     last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)

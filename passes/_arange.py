@@ -1,4 +1,4 @@
-"""arange: the numbers from 0 to a count that a tensor holds."""
+"""The numbers from 0 to a count that a tensor holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from surgeon import Builder, Value
 from ._copy import copied
 
 
-def counted(b: Builder, number: Value) -> Value:
+def arange(b: Builder, number: Value) -> Value:
     """[0, 1, ..., number - 1] of a scalar int64: a Range, and before opset 11 a Loop that adds up."""
     if b.opset >= 11:
         return b.Range(np.asarray(0), number, np.asarray(1))
@@ -20,7 +20,7 @@ def counted(b: Builder, number: Value) -> Value:
 
 
 def _body() -> GraphProto:
-    """Hand the condition on, return the state, and add 1 to it."""
+    """Pass the condition on, return the state, and add 1 to it."""
     scalars = {n: helper.make_tensor_value_info(n, TensorProto.INT64, []) for n in ("k", "state", "next", "here")}
     goes, stays = (helper.make_tensor_value_info(n, TensorProto.BOOL, []) for n in ("goes", "stays"))
     nodes = [
