@@ -89,9 +89,9 @@ def _affine(shape: Shape) -> tuple[str, Constants]:
 
 
 def group_norms() -> Iterator[Spelling]:
-    for shape in IMAGES:
-        rank = len(shape)
-        affine, factors = _affine((32, *[1] * (rank - 2)))
+    for shape in (*IMAGES, (2, 24, 20), (2, 32, 8192)):
+        rank, channels = len(shape), shape[1]
+        affine, factors = _affine((channels, *[1] * (rank - 2)))
         back = f"n = Reshape (g, whole) {affine}"
         for groups in (4, 1):
             whole = {"whole": numbers(*shape), "fold": numbers(0, groups, -1), **factors}
@@ -115,17 +115,22 @@ def group_norms() -> Iterator[Spelling]:
                 )  # fmt: skip
             axes = ",".join(map(str, range(2, rank + 1)))
             inner = _centred("f", axes, 17, "mul", "sqrt").replace("n = ", "g = ")
-            apart = {**whole, "fold": numbers(shape[0], groups, 32 // groups, *shape[2:])}
+            apart = {**whole, "fold": numbers(shape[0], groups, channels // groups, *shape[2:])}
             body = f"f = Reshape (x, fold) {inner} {back}"
             yield Spelling(f"group_norm_{groups}_apart", body, (shape,), apart, between=rank == 4)
             yield Spelling(
                 f"group_norm_{groups}_native", f"y = GroupNormalization <num_groups = {groups}> (x, w, b)", (shape,),
-                {"w": weights(32), "b": weights(32)}, opset=21, between=rank == 4,
+                {"w": weights(channels), "b": weights(channels)}, opset=21, between=rank == 4,
             )  # fmt: skip
-        last = (shape[0], *shape[2:], 32)
+        last = (shape[0], *shape[2:], channels)
         axes = ",".join(map(str, [*range(1, rank - 1), rank]))
         inner = _centred("f", axes, 17, "mul", "sqrt").replace("n = ", "g = ")
-        constants = {"fold": numbers(*last[:-1], 4, 8), "whole": numbers(*last), "w": weights(32), "b": weights(32)}
+        constants = {
+            "fold": numbers(*last[:-1], 4, channels // 4),
+            "whole": numbers(*last),
+            "w": weights(channels),
+            "b": weights(channels),
+        }
         yield Spelling("group_norm_channels_last", f"f = Reshape (x, fold) {inner} {back}", (last,), constants)
 
 

@@ -6,10 +6,11 @@ rewritten whatever it costs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES
+from surgeon.ir.lattice import HALVES, Shape, static_sizes
 from surgeon.ir.model import Model
 from surgeon.ir.operators import KEEP_ORDER, REDUCES
 from surgeon.rules.window import Rewrite
@@ -30,7 +31,7 @@ class Cost:
     def why_worse(self, record: Rewrite) -> str | None:
         """Why the target runs the file's nodes better than the rewrite; None where no measurement says so.
 
-        A rewrite that a body warned of, or that changes numbers on request, is not made for its cost.
+        A rewrite that a body warned of, or that changes numbers on request, is kept whatever it costs.
         """
         if not self._rows or record.warnings or record.tolerance != 1.0:
             return None
@@ -42,29 +43,59 @@ class Cost:
         return next((row.reason for row in rows if row.fits(window)), None)
 
     def _window(self, record: Rewrite) -> Window:
-        own, results = record.removed.keys() | record.added.keys(), record.outputs
+        own, results = record.removed.keys() | record.made.keys(), record.outputs
         read = {v for n in record.removed for v in n.inputs if v is not None}
-        inputs = [v for v in read if v.producer not in record.removed and self._model.constant(v) is None]
+        inputs = [v for v in read if v.producer not in record.removed and not self._is_constant(v)]
         others = {n for v in inputs for n in v.users if n not in own}
-        beside = {n for v in inputs for n in _makers(v)} | {n for v in results for n in v.users}
-        shapes = [self._model.shape(v) or () for v in results]
+        makers = [n for v in inputs for n in _makers(v)]
+        readers = [n for v in results for n in v.users if not any(map(self._is_constant, n.inputs))]
+        reductions = [n for n in record.removed if n.key in REDUCES]
         return Window(
-            beside=_operators(beside - own),
+            beside=_operators({*makers, *readers} - own),
             half=any(self._model.dtype(v) in HALVES for v in results),
-            one_channel=any(shape[1:2] == (1,) for shape in shapes),
-            last_axis=all(self._is_over_last_axis(n) for n in record.removed if n.key in REDUCES),
+            one_channel=any(self._channels(v) == 1 for v in results),
+            last_axis=all(self._is_over_last_axis(n) for n in reductions),
+            uneven=self._is_uneven([*record.removed, *makers]),
+            elements=max(map(self._elements, reductions), default=0),
             shared=bool(others),
             convolutions=sum(len(scope.of(CONVOLUTIONS)) for scope in self._model.scopes) > 1,
         )
 
+    def _is_constant(self, value: Value | None) -> bool:
+        return value is not None and self._model.constant(value) is not None
+
+    def _is_uneven(self, nodes: Iterable[Node]) -> bool:
+        """Whether one of the nodes is a Reshape of channels to groups, and 16 does not divide the channels."""
+        for x, y in ((n.inputs[0], n.outputs[0]) for n in nodes if n.key == "Reshape"):
+            whole, split = (self._channels(v) for v in (x, y))
+            if whole > split > 0 and whole % 16:  # the Reshape after the norm makes more channels than it reads
+                return True
+        return False
+
+    def _channels(self, value: Value | None) -> int:
+        """The size of axis 1; 0 where it is not known."""
+        shape = None if value is None else self._model.shape(value)
+        size = shape[1] if shape is not None and len(shape) > 1 else None
+        return size if isinstance(size, int) else 0
+
     def _is_over_last_axis(self, node: Node) -> bool:
         """Whether a reduction is known to be over the last axis alone."""
+        shape, axes = self._reduced(node)
+        return axes == [-1] or (shape is not None and axes == [len(shape) - 1])
+
+    def _elements(self, node: Node) -> int:
+        """How many elements a reduction makes one of; 0 where that is not known."""
+        shape, axes = self._reduced(node)
+        sizes = static_sizes(tuple(shape[axis] for axis in axes)) if shape is not None and axes else None
+        return math.prod(sizes) if sizes else 0
+
+    def _reduced(self, node: Node) -> tuple[Shape | None, list[int] | None]:
+        """The shape of what a reduction reads, and its axes; None for what is not known."""
         x, axes = node.inputs[0], node.attr("axes")
-        shape = None if x is None else self._model.shape(x)
         if axes is None and len(node.inputs) > 1:
             value = self._model.constant(node.inputs[1])
             axes = None if value is None else value.reshape(-1).tolist()
-        return axes == [-1] or (shape is not None and axes == [len(shape) - 1])
+        return None if x is None else self._model.shape(x), axes
 
 
 def _makers(value: Value) -> Iterator[Node]:
