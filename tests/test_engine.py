@@ -18,7 +18,7 @@ from surgeon.app.cli import main
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 from surgeon.errors import EngineError, UsageError
-from surgeon.precision.half import computes_in_half
+from surgeon.precision.formats import computes_in_half
 from surgeon.trt import engine, runtime
 from surgeon.trt.profiles import dynamic_inputs
 from surgeon.trt.refusals import parser_error

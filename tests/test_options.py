@@ -50,6 +50,11 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "batch_axis": (["--batch-axis=h:1", "--batch-axis=s:none"], 'batch_axis = {h=1, s="none"}', {"h": 1, "s": None}),
     "detections": (["--detections", "10"], "detections = 10", 10),
     "fp16": (["--fp16"], "fp16 = true", True),
+    "bf16": (["--bf16"], "bf16 = true", True),
+    "half": (["--half"], "half = true", True),
+    "tolerance": (["--tolerance", "0.02"], "tolerance = 0.02", 0.02),
+    "metric": (["--metric", "DIR/m.py:score"], 'metric = "DIR/m.py:score"', "DIR/m.py:score"),
+    "allow_inexact": (["--allow-inexact"], "allow-inexact = true", True),
     "keep_fp32": (["--keep-fp32", "Softmax,l2-norm"], 'keep-fp32 = ["Softmax", "l2-norm"]', ["Softmax", "l2-norm"]),
     "io_fp16": (["--io-fp16"], "io_fp16 = true", True),
     "allow_narrowing": (["--allow-narrowing"], "allow-narrowing = true", True),
@@ -91,6 +96,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "in.onnx")
     (tmp_path / ".git").mkdir()
     (tmp_path / "DIR").mkdir()
+    (tmp_path / "DIR" / "m.py").write_text("def score(inputs, expected, given): return 0.0\n")
     monkeypatch.setenv("SURGEON_TRUST", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -129,7 +135,11 @@ def test_an_option_is_in_the_help_in_python_and_in_the_file(command: str, keywor
     config.apply(args, project)
     read = value(command, keyword, texts(args, command))
     assert read == (
-        [str(project / "DIR")] if keyword == "passes" else str(project / wanted) if keyword == "data" else wanted
+        [str(project / "DIR")]
+        if keyword == "passes"
+        else str(project / wanted)
+        if keyword in ("data", "metric")
+        else wanted
     )
 
 
@@ -281,9 +291,10 @@ def test_python_converts_as_the_command_line_does(project: Path) -> None:
     assert fixed.result.precision is not None and "fp16" in result.page()
 
 
-@pytest.mark.parametrize("name", ["keep_fp32", "io_fp16", "data"])
+@pytest.mark.parametrize("name", ["keep_fp32", "io_fp16", "data", "tolerance", "metric", "allow_inexact"])
 def test_what_goes_with_fp16_is_an_error_alone(name: str, project: Path) -> None:
-    given: dict[str, Any] = {"keep_fp32": ["Sqrt"], "io_fp16": True, "data": "x.npz"}
+    given: dict[str, Any] = {"keep_fp32": ["Sqrt"], "io_fp16": True, "data": "x.npz", "tolerance": 0.1}
+    given |= {"metric": "m.py:f", "allow_inexact": True}
     with pytest.raises(surgeon.UsageError, match=f"--{name.replace('_', '-')} goes with --fp16"):
         surgeon.rewrite("in.onnx", target="rtx", **{name: given[name]})
 

@@ -311,7 +311,8 @@ def _add_compare(commands: _Commands[_Parser]) -> None:
     p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="a model, or a folder with models of the same names")
     _add_one(p, RewriteOptions, "shapes")
     _group(p, "sizes and inputs").add_argument("--data", metavar="X.npz",
-        help="inputs instead of surgeon's own random and extreme ones: an .npz file, or a Polygraphy data loader (.py)")
+        help="inputs instead of surgeon's own: an .npz file, a folder of such files, or a Polygraphy data loader (.py)")
+    _add_one(p, RewriteOptions, "tolerance")
     engine = _add_engines(p)
     engine.add_argument("--trt", action=argparse.BooleanOptionalAction, help="run the second model on TensorRT, or do "
                         "not; default: if TensorRT and a GPU are here")

@@ -48,6 +48,8 @@ def apply(args: argparse.Namespace, folder: Path) -> None:
         args.passes = [trust.allowed(place, path) for place in args.passes]
     if "data" in taken:
         args.data = trust.allowed_data(args.data, path)
+    if "metric" in taken:
+        args.metric = trust.allowed_function(args.metric, path)
 
 
 def _found(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:

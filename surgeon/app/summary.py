@@ -55,22 +55,30 @@ def print_window(a: Applied, screen: Screen) -> None:
 
 
 def print_precision(half: Precision, screen: Screen, each: bool) -> None:
-    """Print the nodes that a conversion to fp16 kept in fp32, the error of each output, and a closing line."""
+    """Print the nodes that a conversion kept in fp32, the error of each output, and a closing line."""
     kept = [Declined(k.op, k.node, k.why) for k in half.kept]
     screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")
-    rows = [(e.output, e.inputs, f"{e.relative:.1e}", e.verdict) for e in half.told]
-    plain = ("{}", "{} inputs", "error {}", "{}")
-    screen.table("fp16 output", ("output", "inputs", "error", "verdict"), rows, plain=plain)
+    screen.table("inputs", ("",), [(text,) for text in half.inputs])
+    rows = [(e.output, f"{e.relative:.1e}", f"{e.quantile:.1e}", f"{e.cosine:.6f}", e.verdict) for e in half.errors]
+    plain = ("{}", "error {}", "99 % below {}", "cosine {}", "{}")
+    screen.table(f"{half.way} output", ("output", "error", "99 % below", "cosine", "verdict"), rows, plain=plain)
     screen.table("warning", ("",), [(w,) for w in half.warnings], "warn")
     compared = f", not compared: {half.not_compared}" if half.not_compared else ""
     hint = "; with --allow-unproved that is not a failure" if half.unproved else ""
-    text = f"{half.half} nodes compute in fp16, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
+    done, of = half.gain
+    gain = f", {done} of {of} products among them" if of else ""
+    name = "half precision" if half.way == "half" else half.way
+    text = (
+        f"{half.half} nodes compute in {name}{gain}, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
+    )
     screen.line(text, "bad" if half.failed else "good")
 
 
-def closing(report: Report, *, converted: bool = False) -> str:
-    """The closing line without the file: what was proved and undone; `converted`: whether the types changed."""
-    said = ["converted to fp16", _rewrites(report)] if converted else [_rewrites(report)]
+def closing(report: Report, *, converted: Precision | None = None) -> str:
+    """The closing line without the file: what was proved and undone, and the conversion if there was one."""
+    said = [_rewrites(report)]
+    if converted is not None:
+        said = [f"converted to {'half precision' if converted.way == 'half' else converted.way}", *said]
     if report.applied:
         said.append(_proof(report))
     if report.undone:

@@ -44,8 +44,15 @@ def allowed(code: str | Path, named_by: Path) -> str:
 
 
 def allowed_data(data: str, named_by: Path) -> str:
-    """The path of a data file that may be read: arrays, or a loader that is allowed to run. Raises UsageError."""
-    return data if Path(data).suffix == ".npz" else allowed(data, named_by)
+    """The path of data that may be read: arrays, or a loader that is allowed to run. Raises UsageError."""
+    is_arrays = Path(data).suffix == ".npz" or Path(data).is_dir()
+    return data if is_arrays else allowed(data, named_by)
+
+
+def allowed_function(named: str, named_by: Path) -> str:
+    """FILE.py:FUNCTION of a file that is allowed to run. Raises UsageError."""
+    file, mark, function = named.rpartition(":")
+    return f"{allowed(file, named_by)}:{function}" if mark else named
 
 
 def project_of(folder: Path) -> Path | None:

@@ -21,8 +21,12 @@ OPEN_WINDOWS = 10  # a page with no more rewrites shows their images without a c
 
 
 class Precision(Protocol):
-    """What a conversion to fp16 did: a `surgeon.precision.PrecisionResult`."""
+    """What a conversion to half precision did: a `surgeon.precision.PrecisionResult`."""
 
+    way: str
+    tolerance: float
+    inputs: list[str]
+    gain: tuple[int, int]
     half: int
     single: int
     casts: int
@@ -34,7 +38,10 @@ class Precision(Protocol):
     def kept(self) -> Sequence[Any]: ...
 
     @property
-    def told(self) -> Sequence[Any]: ...
+    def errors(self) -> Sequence[Any]: ...
+
+    @property
+    def withheld(self) -> bool: ...
 
     @property
     def worst(self) -> float | None: ...
@@ -57,7 +64,7 @@ def render(
 
     title      the input model, as the user calls it
     written    where the result went, empty where nothing was written
-    precision  the conversion to fp16 after the rewrite
+    precision  the conversion to half precision after the rewrite
     cures      advice for each of `report.untaken`
     """
     bodies = [
@@ -132,7 +139,9 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
     elif report.verify.get("max_error") is not None:
         whole = f"<p>The whole models agree to {_error(report.verify['max_error'])} of the largest output.</p>"
     if precision is not None:
-        tiles.append(_tile(_error(precision.worst), "largest error of fp16", "bad" if precision.failed else ""))
+        tiles.append(
+            _tile(_error(precision.worst), f"largest error of {precision.way}", "bad" if precision.failed else "")
+        )
     return (
         f"<h1>{escape(title or 'A rewritten model')} {_state(report, precision)}</h1>"
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
@@ -395,14 +404,15 @@ def _precision(result: Precision) -> str:
             ("name", e.output),
             ("", e.inputs),
             ("number", _error(e.relative)),
-            ("number", _error(e.rounding)),
+            ("number", _error(e.quantile)),
+            ("number", f"{e.cosine:.6f}"),
             ("number", f"{e.largest:.3g}"),
             ("why", e.verdict),
         )
-        for e in result.told
+        for e in result.errors
     ]
     compared = (
-        _table(("output", "inputs", "#error", "#of rounding alone", "#largest number", "verdict"), errors)
+        _table(("output", "inputs", "#error", "#99 % below", "#cosine", "#largest number", "verdict"), errors)
         if errors
         else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
     )
@@ -410,10 +420,11 @@ def _precision(result: Precision) -> str:
     warnings = f"<h3>Warnings</h3>{_table(('',), rows, 'warn')}" if rows else ""
     islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
     return (
-        f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in fp16, {result.single} in fp32, with '
-        f"{result.casts} casts between. The error is max|a - b| / max|b| against the fp32 original, with every fp16 "
-        "tensor rounded. Beside it is the error of the original with only its weights and inputs rounded. "
-        f'"large" inputs are the random ones times 1000.</p>{compared}{islands}{warnings}'
+        f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in {escape(result.way)}, '
+        f"{result.single} in fp32, with {result.casts} casts between. The error is max|a - b| / max|b| against the "
+        f"fp32 original, with every tensor of 16 bits rounded; it may be {result.tolerance:g}. 99 % of the elements "
+        f"are no further apart than the second number. Inputs: {escape('; '.join(result.inputs))}.</p>"
+        f"{compared}{islands}{warnings}"
     )
 
 

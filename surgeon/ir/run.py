@@ -50,11 +50,11 @@ class Runner:
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
 
     Some of ONNX Runtime's kernels crash on a tensor of size 0. A run in which one may occur is made in a process of its
-    own, as every run is where SURGEON_APART is set.
+    own, as every run is where SURGEON_APART is set. `threads` is how many ONNX Runtime uses for the others.
     """
 
-    def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
-        self.model, self.folder = model, folder
+    def __init__(self, model: ModelProto, folder: str | Path | None = None, *, threads: int = 1) -> None:
+        self.model, self.folder, self._threads = model, folder, threads
         self._apart = bool(os.environ.get(guard.APART)) or any(n.op_type in COUNTS for n in all_nodes(model.graph))
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
@@ -63,7 +63,7 @@ class Runner:
             self._reference = Reference(model, folder)
             return
         try:
-            self.session = _session(ort, unsaturated(model), folder)
+            self.session = _session(ort, unsaturated(model), folder, 1 if self._apart else threads)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(first_line(error)) from None
@@ -108,6 +108,8 @@ class Runner:
                 raise RuntimeError(str(error) or type(error).__name__) from None
 
         may_crash = self._apart or any(np.size(a) == 0 for a in feeds.values())
+        if may_crash and not self._apart and self._threads > 1:  # a forked process has none of the threads
+            self.session, self._threads = _session(onnx_runtime(), unsaturated(self.model), self.folder), 1
         return survived(run) if may_crash else run()
 
 
@@ -123,12 +125,12 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _session(ort: Any, model: ModelProto, folder: str | Path | None) -> Any:
+def _session(ort: Any, model: ModelProto, folder: str | Path | None, threads: int = 1) -> Any:
     """An ONNX Runtime session without optimisations."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
 
     model, base = located(model, folder)

@@ -6,7 +6,7 @@ These dataclasses are the one place of the options. `surgeon.pipeline.option` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -34,6 +34,7 @@ Verify: TypeAlias = Literal["window", "full", "none"]
 Shapes: TypeAlias = Mapping[str, Sequence[int]]  # input name -> its sizes
 Folders: TypeAlias = str | Path | Iterable[str | Path]
 MODES = ("window", "full", "none")
+WAYS = ("fp16", "bf16", "half")  # of a conversion
 LIBRARIES = ("surgeon", "stock")
 NUMBER = "NAME=NUMBER, such as repair_prelu=1"
 AXIS = "INPUT:AXIS, such as h0:1 or size:none"
@@ -107,16 +108,27 @@ class RewriteOptions(CheckOptions):
         python='with dynamic_batch: the batch dimension of inputs where it is not 0, such as {"h0": 1, "size": None}')
     detections: int | None = option(None, Number(int), "sizes and inputs",
         "pad each NonMaxSuppression to N rows; adds an output with the valid count", metavar="N")
-    fp16: bool = option(False, Flag(), "precision", "convert to fp16 as well; what overflows in fp16 stays in fp32")
+    fp16: bool = option(False, Flag(), "precision", "convert to fp16 as well; what fp16 cannot compute stays fp32")
+    bf16: bool = option(False, Flag(), "precision", "convert to bf16 as well: fp32's range, fewer digits than fp16")
+    half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where fp16's range does not suffice")
+    tolerance: float | None = option(None, Number(float), "precision", "with these: the largest error of an output, "
+        "relative to its largest number; default 0.01", metavar="E")
     keep_fp32: Iterable[str] = option((), Words(), "precision",
-        "with --fp16: keep these in fp32: operators, passes or nodes (with wildcards)", metavar="NAMES")
-    io_fp16: bool = option(False, Flag(), "precision", "with --fp16: make the model's inputs and outputs fp16 too")
+        "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
+    io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert unsupported types (float64 to fp32, ...); reports the error")
     symmetric_int8: bool = option(False, Flag(), "precision", "requantize activations symmetrically; reports the error")
-    data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data", "with --fp16: inputs by which "
-        "to choose what stays in fp32: an .npz file, or a Polygraphy data loader (.py)", metavar="X.npz",
-        python="with fp16: inputs by which to choose what stays in fp32: a file as for `--data`, or arrays by name")
+    data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
+        "inputs that choose what stays fp32 and give the error: an .npz file of one sample or of several along a first "
+        "axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
+        python="inputs that choose what stays fp32 and give the error: a path as for `--data`, or arrays by name")
+    metric: str | Callable[..., float] | None = option(None, File(), "data", "your own score in place of the error: "
+        "called with inputs, the original's outputs and the converted model's, by name; 0 is equal",
+        metavar="FILE.py:FUNCTION", python="your own score in place of the error, a function of inputs, the original's "
+        "outputs and the converted model's, each by name; 0 is equal")
+    allow_inexact: bool = option(False, Flag(), "data", "write the converted model though its error is above the "
+        "tolerance, or unknown")
 # fmt: on
 
 
@@ -174,6 +186,11 @@ class Options(RewriteOptions):
         )
 
     @property
+    def way(self) -> str:
+        """Which conversion is asked for: "fp16", "bf16" or "half"; empty for none."""
+        return next((way for way in WAYS if getattr(self, way)), "")
+
+    @property
     def proves(self) -> bool:
         """Whether rewrites are proved."""
         return self.verify != "none"
@@ -203,10 +220,15 @@ def _batch_axes(asked: RewriteOptions) -> Mapping[str, int | None] | None:
 
 
 def _check_half(asked: RewriteOptions) -> None:
-    for name in ("keep_fp32", "io_fp16", "data"):
+    ways = [way for way in WAYS if getattr(asked, way)]
+    if len(ways) > 1:
+        raise UsageError(f"--{ways[0]} and --{ways[1]} do not go together.")
+    for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact"):
         given = getattr(asked, name)
-        if not asked.fp16 and given is not None and given is not False and given != () and given != []:
-            raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with --fp16.")
+        if not ways and given is not None and given is not False and given != () and given != []:
+            raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with --fp16, --bf16 or --half.")
+    if asked.tolerance is not None and not 0 < asked.tolerance < math.inf:
+        raise UsageError(f"--tolerance takes a number above 0, such as 0.01, not {asked.tolerance:g}.")
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

@@ -1,16 +1,20 @@
-"""Precision written in the graph: a model in fp16, with fp32 islands around what does not survive fp16.
+"""Precision written in the graph: a model in half precision, with fp32 islands around what does not survive that.
 
-`conversion` says what stays fp32. The rooms, lower ones first:
+`conversion` says what stays fp32. The modules, lower ones first:
 
-    half        the two types, and what fp16 holds
+    formats     the types, and what each holds of fp32's numbers
+    data        samples of inputs that the user gives
+    inputs      inputs that occur, where there are none
     operators   what operators do to the size of numbers
-    ranges      the numbers of a run on calibration data
+    ranges      the numbers of a run
     plan        which node computes in which type
-    settle      where the border between the two runs
+    settle      where the border between two types runs
     planner     the reasons
     emit        the model that a plan describes
-    rounding    a model in fp16 as a strongly typed runtime computes it
+    rounding    a model in half precision as a strongly typed runtime computes it
+    standard    when two models are equal
     comparison  how far a converted model is from its original
+    search      the cheapest set that is enough, by measuring
     conversion  all of it: `convert`
     rewriting   `surgeon.rewrite`: a rewrite, and then `convert` if that is asked for
 """
@@ -19,19 +23,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from surgeon.precision.comparison import KINDS, LIMIT, OutputError
+    from surgeon.precision.comparison import LIMIT, OutputError
     from surgeon.precision.conversion import Kept, PrecisionResult, convert
-    from surgeon.precision.ranges import load_data
+    from surgeon.precision.data import load_data
 
 # A run that converts nothing starts without them.
 _LAZY = {
-    "KINDS": "comparison",
     "LIMIT": "comparison",
     "OutputError": "comparison",
     "Kept": "conversion",
     "PrecisionResult": "conversion",
     "convert": "conversion",
-    "load_data": "ranges",
+    "load_data": "data",
 }
 
 
@@ -42,4 +45,4 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"surgeon.precision.{module}"), name)
 
 
-__all__ = ["KINDS", "LIMIT", "Kept", "OutputError", "PrecisionResult", "convert", "load_data"]
+__all__ = ["LIMIT", "Kept", "OutputError", "PrecisionResult", "convert", "load_data"]

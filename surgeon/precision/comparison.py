@@ -1,9 +1,9 @@
-"""How far a converted model is from its fp32 original, tensor by tensor of its outputs."""
+"""How far a converted model is from its fp32 original, output by output."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,35 +11,39 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from surgeon.errors import UsageError
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.precision.standard import LIMIT, Standard, Trial, fed
-from surgeon.proof.equality import Difference, is_float
+from surgeon.precision.data import Samples
+from surgeon.precision.ranges import THREADS
+from surgeon.precision.standard import LIMIT, Error, Standard, Trial, chosen_indices, error_of, fed
+from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
-from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run
 
-KINDS = ("random", "large")  # of inputs that are always named: standard normal numbers, and the same times 1e3
+MOST_KEPT = 4  # samples of which the original's outputs stay in memory
+# What a user's own score gets: inputs, the original's outputs and the converted model's, each by name. 0 is equal.
+Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """One output on one kind of inputs, against the fp32 original, as `Standard` has it.
+    """The largest error of one output over some inputs, against the fp32 original; see `standard`.
 
-    output    its name
-    inputs    the kind of inputs
+    output    its name, or that of the user's own score
+    inputs    "data", which is the user's, or "guessed"
     relative  max|a - b| / max|b|, inf where a number became inf or NaN
     largest   max|b|
-    rounding  `relative` of the fp32 original when its weights and inputs alone are rounded to fp16, which no conversion
-              avoids
+    quantile  99 % of the elements are no further apart than this, relative to max|b|
+    cosine    of the angle between the two outputs
     why       how it differs; empty where it is equal
-    excuse    what a large error is equal by; empty where it is small
+    excuse    by what integers or rows that were chosen are equal though some of them differ
     """
 
     output: str
     inputs: str
     relative: float
     largest: float
-    rounding: float = 0.0
+    quantile: float = 0.0
+    cosine: float = 1.0
     why: str = ""
     excuse: str = ""
 
@@ -50,7 +54,7 @@ class OutputError:
 
     @property
     def verdict(self) -> str:
-        """Equal, by which excuse, or how it differs."""
+        """Equal, and by what where that is not the error, or how it differs."""
         return self.why or (f"equal: {self.excuse}" if self.excuse else "equal")
 
     def to_json(self) -> dict[str, Any]:
@@ -58,59 +62,84 @@ class OutputError:
             "output": self.output,
             "inputs": self.inputs,
             "relative": self.relative if math.isfinite(self.relative) else None,
-            "rounding": self.rounding if math.isfinite(self.rounding) else None,
+            "quantile": self.quantile if math.isfinite(self.quantile) else None,
+            "cosine": self.cosine,
             "largest": self.largest,
             "ok": self.ok,
             "verdict": self.verdict,
         }
 
 
-def output_errors(
-    original: ModelProto,
-    converted: ModelProto,
-    *,
-    base: Path | None,
-    data: Sequence[Feeds] | None,
-    shapes: Mapping[str, Sequence[int]] | None,
-) -> tuple[list[OutputError], str]:
-    """The error of each output on every kind of inputs that fp16 holds and on `data`, worst first; and why there is
-    none.
+class Comparison:
+    """The fp32 original on some inputs, with which converted models are compared one after the other.
 
-    base    the folder of the original's external weights
-    data    inputs by name
-    shapes  the shapes of inputs that are symbolic in the file
+    original  the model
+    samples   inputs by name; what the original makes of the first few of them is kept
+    kind      of the inputs: "data" or "guessed"
+    base      the folder of the original's external weights
+    limit     the tolerance
+    metric    the user's own score, instead of the error of each output
+
+    Raises Unrunnable where ONNX Runtime does not run the original.
     """
-    names = [o.name for o in original.graph.output]
-    worst: dict[tuple[str, str], OutputError] = {}
-    try:
-        standard = Standard(original, converted, base)
-        before, after = Runner(standard.reference, base), Runner(standard.evaluated, base)
 
-        def expected(feeds: Feeds) -> list[np.ndarray]:
-            return before.run(fed(standard.reference, feeds))
+    def __init__(
+        self,
+        original: ModelProto,
+        samples: Samples,
+        *,
+        kind: str,
+        base: Path | None,
+        limit: float = LIMIT,
+        metric: Metric | None = None,
+    ) -> None:
+        self.original, self.kind, self.base, self.limit, self._metric = original, kind, base, limit, metric
+        self.samples = samples
+        self._names = [o.name for o in original.graph.output]
+        self._expected: list[list[np.ndarray]] = []
+        self._reference: Runner | None = None
+        self._chosen = chosen_indices(original)
 
-        for kind, feeds in _inputs(original, data, shapes, expected, standard):
-            trial = Trial(standard, kind, feeds, expected(feeds))
+    def errors(self, converted: ModelProto, types: Mapping[str, int] | None = None) -> list[OutputError]:
+        """The largest error of each output, worst first; `types` as in `rounded`. Raises Unrunnable."""
+        standard = Standard(self.original, converted, self.base, limit=self.limit, types=types, chosen=self._chosen)
+        after = Runner(standard.evaluated, self.base, threads=THREADS)
+        worst: dict[str, OutputError] = {}
+        for turn, feeds in enumerate(self.samples):
+            expected = self._original(turn, standard, feeds)
             given = after.run(fed(standard.evaluated, feeds))
-            for index, name in enumerate(names):
-                found = _error(trial, index, name, given[index])
-                known = worst.get((name, kind))
+            for found in self._errors_of(Trial(standard, self.kind, feeds, expected), given):
+                known = worst.get(found.output)
                 if known is None or _rank(found) > _rank(known):
-                    worst[name, kind] = found
-    except Unrunnable as error:
-        return [], str(error) if "opset" in str(error) else f"ONNX Runtime does not run it: {error}"
-    return sorted(worst.values(), key=_rank, reverse=True), ""
+                    worst[found.output] = found
+        return sorted(worst.values(), key=_rank, reverse=True)
+
+    def _original(self, turn: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
+        """What the original makes of the sample of that number."""
+        if turn < len(self._expected):
+            return self._expected[turn]
+        if self._reference is None:
+            self._reference = Runner(standard.reference, self.base, threads=THREADS)
+        made = self._reference.run(fed(standard.reference, feeds))
+        if turn < MOST_KEPT:
+            self._expected.append(made)
+        return made
+
+    def _errors_of(self, trial: Trial, given: Sequence[np.ndarray]) -> list[OutputError]:
+        if self._metric is None:
+            return [_error(trial, index, name, given[index]) for index, name in enumerate(self._names)]
+        expected, found = (dict(zip(self._names, arrays, strict=True)) for arrays in (trial.expected, given))
+        value = _score(self._metric, trial.feeds, expected, found)
+        why = "" if value <= self.limit else f"the score {value:g} is above the tolerance {self.limit:g}"
+        return [OutputError(getattr(self._metric, "__name__", "metric"), self.kind, value, 0.0, why=why)]
 
 
-def told(errors: Sequence[OutputError]) -> list[OutputError]:
-    """Those that a table names: what differs, the data and KINDS, and of other inputs the worst where it is worse."""
-    found: list[OutputError] = []
-    for output in dict.fromkeys(e.output for e in errors):
-        own = [e for e in errors if e.output == output]
-        always = [e for e in own if not e.ok or e.inputs in (*KINDS, "data")]
-        largest = max((e.relative for e in always), default=-1.0)
-        found += always + [e for e in own if e not in always and e.relative > largest][:1]
-    return sorted(found, key=_rank, reverse=True)
+def _score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
+    try:
+        value = float(metric(*sides))
+    except Exception as error:  # the user's own code
+        raise UsageError(f"the metric failed: {type(error).__name__}: {error}.") from None
+    return math.inf if math.isnan(value) else value
 
 
 def _rank(error: OutputError) -> tuple[bool, float]:
@@ -122,46 +151,17 @@ def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputErro
     found = trial.difference(index, given)
     expected = trial.expected[index]
     if not is_float(expected.dtype):
+        share = 0.0
+        if expected.dtype != object and given.shape == expected.shape and expected.size:
+            share = float((given != expected).mean())
         largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0)) if expected.dtype.kind in "iub" else 0.0
-        return OutputError(name, trial.kind, 1.0 if found.why else 0.0, largest, why=found.why)
-    relative, largest = _relative(given, expected, found)
-    return OutputError(name, trial.kind, relative, largest, trial.rounding(index)[1], found.why, found.excuse)
+        return OutputError(name, trial.kind, share, largest, why=found.why, excuse=found.excuse)
+    error: Error = error_of(given, expected)
+    if found.excuse:
+        error = error._replace(relative=found.error)
+    return OutputError(
+        name, trial.kind, error.relative, error.largest, error.quantile, error.cosine, found.why, found.excuse
+    )
 
 
-def _relative(given: np.ndarray, expected: np.ndarray, found: Difference) -> tuple[float, float]:
-    """(max|a - b| / max|b|, max|b|) where b is finite; the first is inf where a shape or a number is lost."""
-    if given.shape != expected.shape:
-        return math.inf, 0.0
-    a, b = given.astype(np.float64), expected.astype(np.float64)
-    counted = np.isfinite(b)
-    largest = float(np.abs(b[counted]).max(initial=0.0))
-    if not np.isfinite(a[counted]).all():
-        return (math.inf if found.why else found.error), largest
-    gap = float(np.abs(a[counted] - b[counted]).max(initial=0.0))
-    if largest:
-        return gap / largest, largest
-    return (math.inf if gap else 0.0), largest
-
-
-def _inputs(
-    model: ModelProto,
-    data: Sequence[Feeds] | None,
-    shapes: Mapping[str, Sequence[int]] | None,
-    run: Callable[[Feeds], Any],
-    standard: Standard,
-) -> Iterator[tuple[str, Feeds]]:
-    """(kind, feeds): the data, then what is drawn, of sizes on which `run` runs the original. Raises Unrunnable."""
-    for feeds in data or ():
-        yield "data", feeds
-    try:
-        sizes = sizes_that_run(model, run, shapes=shapes)
-    except Unrunnable:
-        if data:
-            return  # it is what counts
-        raise
-    for kind, feeds in valid_feeds(model, sizes):
-        if standard.takes(kind):
-            yield kind, feeds
-
-
-__all__ = ["KINDS", "LIMIT", "OutputError", "output_errors", "told"]
+__all__ = ["LIMIT", "MOST_KEPT", "Comparison", "Metric", "OutputError", "Unrunnable"]

@@ -1,45 +1,35 @@
-"""The conversion to fp16: a model in fp16, with fp32 islands around what does not survive fp16.
+"""The conversion to half precision: a model in fp16 or bf16, with fp32 islands around what does not survive that.
 
 TensorRT 11 and TensorRT-RTX are strongly typed: they compute each node in the types that the file gives it, and have no
 switch for fp16. `convert` writes the types.
 
-What stays fp32     normalisations, exponentials, sums over an axis, divisions by a tensor; whatever grows faster than
-                    the model's inputs (squares, and what is computed from them) until something takes the growth back;
-                    constants that fp16 cannot hold, and epsilons above all; what follows from integers; the neighbours
-                    of Q/DQ nodes; If and Loop themselves, not their bodies; and what lies between two such parts where
-                    that saves a cast. With `data` the numbers of a real run decide about growth, exponentials and
-                    divisions instead, and add whatever comes within a factor of 2 of 65504.
-Casts               Each tensor is made in one type and cast at most once, behind its producer; casts between fp16 and
-                    fp32 that the file has are made anew. Weights are stored in the type in which they are read, and
-                    constants that nodes compute are stored too. A second conversion changes nothing.
-Inputs, outputs     keep their types; `io_fp16` (--io-fp16) makes them fp16 too.
-When                Behind the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in
-                    fp32 to 1e-5 and this step to 2e-3, and neither hides the other; what the target keeps as one node
-                    is an island of one node; what LOWER spelled out carries its pass's name (`y~l2-norm/ReduceL2_1`),
-                    so --keep-fp32 l2-norm finds it in any file. Before LOWER the windows of the proof would mix types,
-                    and the passes would have to choose their spelling by them.
+What stays fp32     Softmax; exponentials, sums over an axis, divisions by a tensor, and whatever grows faster than the
+                    model's inputs (squares, and what is computed from them) until something takes the growth back,
+                    unless a run shows their numbers; constants that the type cannot hold, and epsilons above all; what
+                    follows from integers; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop themselves,
+                    not their bodies; what lies between two such parts where that saves a cast; and whatever comes
+                    within a factor of 2 of the type's largest number in a run.
+Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
+                    measured on the others.
+Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
+                    Where it is above the tolerance, a search finds the nodes that cause it, by measuring: see `search`.
+Casts               Each tensor is made in one type and cast at most once, after its producer; casts between types of 16
+                    and 32 bits that the file has are made anew. Weights are stored in the type in which they are read,
+                    and constants that nodes compute are stored too. A second conversion changes nothing.
+Inputs, outputs     keep their types; `io_fp16` (--io-fp16) makes them half precision too.
+When                After the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in fp32
+                    to 1e-5 and this step to the tolerance, and neither hides the other; what the target keeps as one
+                    node is an island of one node; what LOWER spelled out carries its pass's name
+                    (`y~l2-norm/ReduceL2_1`), so --keep-fp32 l2-norm finds it in any file. Before LOWER the windows of
+                    the proof would mix types, and the passes would have to choose their spelling by them.
 
-Why not another converter. Measured over the 295 files of the corpus's norm modules, inputs random times 1e3, against
-the fp32 original; `rounded` is the evaluation of `rounding`, since ONNX Runtime's CPU kernels hide overflow;
-TensorRT-RTX 1.7.1 builds 261 of them in fp32:
-
-    converter                            converted   ORT runs   rounded: inf or NaN   over 2e-3   RTX loses
-    onnxconverter-common 1.16.0, float16   271         240             9                 111         44
-    ModelOpt 0.47.0 AutoCast               292         286             9                 116          3
-    the same, with calibration data        292         285             0                   0          3
-    this module, no data                   295         295             0                   0          0
-
-The largest error of this module's is 5.1e-4, and 6.6e-4 with fp16 inputs and outputs; behind a rewrite for TensorRT-RTX
-4.6e-4, and TensorRT-RTX then builds all 493 files of the corpus, as it does in fp32. (onnx 1.23.2 and ONNX Runtime
-1.31.1 for all; ModelOpt asks for onnx 1.21. ORT alone, without the rounding, shows no inf for any of them.) AutoCast
-does it as well where it has data that is as large as what will come; without, it does not know a norm that is spelled
-out. So surgeon converts by itself, needs nothing installed, and takes data where there is some.
+ModelOpt's AutoCast and onnxconverter-common convert, too. docs/benchmarks.md has the three side by side.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,26 +37,48 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
+import onnx.version_converter
 from onnx import GraphProto, ModelProto
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import Content, is_large, with_inner_weights, write
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.run import TRAINED
-from surgeon.precision.comparison import LIMIT, OutputError, output_errors, told
+from surgeon.precision.comparison import LIMIT, MOST_KEPT, Comparison, Metric, OutputError
+from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
-from surgeon.precision.half import HALF
+from surgeon.precision.formats import BF16, FP16, SINGLE, Format
+from surgeon.precision.inputs import plausible
+from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import COMPUTED, Plan
-from surgeon.precision.planner import make_plan
-from surgeon.precision.ranges import check_feeds, measure
+from surgeon.precision.planner import Planner
+from surgeon.precision.ranges import THREADS, Ranges, measure
+from surgeon.precision.search import Search
+from surgeon.report import Progress, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
+
+WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
+# The parts of the tolerance that the islands are chosen by, since other inputs have other errors: the first one, and
+# what is tried where that leaves nothing in half precision. Where the other inputs have an error above the tolerance,
+# a half of it is next.
+AIMS = (0.5, 0.9)
+LOWEST_AIM = 0.2
+FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
+SECONDS = 12.0  # that a search may take at about the speed below
+FEWEST, MOST = 14, 96  # measurements
+KERNEL = 8192  # bytes in the time that a kernel takes at least
+ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
+MEASURED = "the error is above the tolerance without it"
+RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +103,15 @@ class PrecisionResult:
     errors        worst first, against the fp32 original
     not_compared  why there are none; empty where the models were compared
     unproved      whether that is a failure: nobody said that they need not be compared
-    half          how many nodes compute in fp16
+    half          how many nodes compute in half precision
     single        how many compute in fp32
-    casts         how many Cast nodes stand between the two
+    casts         how many Cast nodes are between the two
+    way           "fp16", "bf16" or "half"
+    tolerance     what the error of an output may be
+    inputs        what the models were compared on, in words
+    measured      how many conversions were measured to find what stays fp32
+    allow_inexact whether it may be written though it failed
+    gain          the share of the Conv, MatMul and their like that computes in half precision
     """
 
     model: ModelProto
@@ -105,27 +123,27 @@ class PrecisionResult:
     half: int = 0
     single: int = 0
     casts: int = 0
+    way: str = "fp16"
+    tolerance: float = LIMIT
+    inputs: list[str] = field(default_factory=list)
+    measured: int = 0
+    allow_inexact: bool = False
+    gain: tuple[int, int] = (0, 0)
 
     @property
     def failed(self) -> bool:
-        """Whether an output is further from the original than fp16 explains, or may be.
+        """Whether the error of an output is above the tolerance, or not known though nobody waived that."""
+        return self.unproved or any(not e.ok for e in self.errors)
 
-        1. It is not known, and nobody said that it need not be.
-        2. An output is too far on the data, where there is some.
-        3. Else an output is on inputs that are drawn.
-        """
-        measured = [e for e in self.errors if e.inputs == "data"]
-        return self.unproved or any(not e.ok for e in measured or self.errors)
+    @property
+    def withheld(self) -> bool:
+        """Whether the model must not be written."""
+        return self.failed and not self.allow_inexact
 
     @property
     def worst(self) -> float | None:
         """The largest relative error of any output; None where nothing was compared."""
         return self.errors[0].relative if self.errors else None
-
-    @property
-    def told(self) -> list[OutputError]:
-        """The errors that a table names."""
-        return told(self.errors)
 
     def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
         """Write the model, and return its files; `also`: see `files.write`.
@@ -136,9 +154,12 @@ class PrecisionResult:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "nodes": {"fp16": self.half, "fp32": self.single, "casts": self.casts},
+            "type": self.way,
+            "nodes": {"half": self.half, "fp32": self.single, "casts": self.casts},
             "kept": [k.to_json() for k in self.kept],
-            "tolerance": LIMIT,
+            "tolerance": self.tolerance,
+            "inputs": self.inputs,
+            "measured": self.measured,
             "max_error": self.worst if self.worst is not None and math.isfinite(self.worst) else None,
             "not_compared": self.not_compared,
             "outputs": [e.to_json() for e in self.errors],
@@ -148,6 +169,9 @@ class PrecisionResult:
 def convert(
     model: ModelProto,
     *,
+    way: str = "fp16",
+    tolerance: float = LIMIT,
+    metric: Metric | None = None,
     keep_fp32: Collection[str] = (),
     data: Iterable[Mapping[str, np.ndarray]] | None = None,
     repair_eps: float | None = None,
@@ -157,61 +181,315 @@ def convert(
     io_fp16: bool = False,
     verify: bool = True,
     allow_unproved: bool = False,
+    allow_inexact: bool = False,
     original: ModelProto | None = None,
+    start: Collection[str] = (),
+    progress: Progress = lambda phase, done, total: None,
 ) -> PrecisionResult:
-    """Convert a model to fp16 where fp16 is enough. The model passed in is not changed.
+    """Convert a model to half precision where that is enough. The model passed in is not changed.
 
+    way             "fp16", "bf16", or "half": fp16, and bf16 where its range does not suffice
+    tolerance       the largest error of an output, relative to its largest number
+    metric          a score of the user's own in place of that error; 0 is equal
     keep_fp32       operators ("Softmax"), passes of surgeon ("l2-norm": the nodes that it made) and node globs
-    data            inputs by name: the islands are then chosen by the numbers that they give rise to
+    data            inputs by name, several of them; without any, inputs that occur are drawn
     repair_eps      the epsilon for a divisor whose own is 0 in a file that was written in fp16
-    target          what it does not take in fp16 stays fp32
+    target          what it does not support in half precision stays fp32
     base            the folder of the model's external weights
-    shapes          sizes of inputs with symbolic dimensions, for the comparison
-    io_fp16         the model's own inputs and outputs become fp16 too; without it they keep their types
-    verify          compare with the original
-    original        what that is, if it is not `model`
-    allow_unproved  it is no failure where they cannot be compared
+    shapes          sizes of inputs with symbolic dimensions, for inputs that are drawn
+    io_fp16         the model's own inputs and outputs become half precision too; without it they keep their types
+    verify          measure the error
+    original        what the model is compared with, if that is not `model`
+    start           labels of nodes that a search begins with in fp32, such as those of an earlier conversion
+    allow_unproved  it is not a failure where they cannot be compared
+    allow_inexact   the result may be written though it failed
 
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
-    feeds = None if data is None else [check_feeds(model, dict(d)) for d in data]
+    low, wide = WAYS[way]
+    feeds = None if data is None else _given(data).checked(model)
     inlined = _inlined(with_inner_weights(model, base))
-    source = with_meanings(inlined)  # what a plugin node returns is known from its function alone
-    index = Model(source, base)
-    ranges = None if feeds is None else measure(source, feeds, base)
-    _check_words(keep_fp32, index)
+    source = with_meanings(_raised(inlined) if low is BF16 or wide else inlined)  # a plugin's result is its function's
+    reference = source if original is None else with_meanings(with_inner_weights(original, base))
+    conversion = _Conversion(source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16)
+    conversion.start = frozenset(start)
+    result = PrecisionResult(model, way=way, tolerance=tolerance, allow_inexact=allow_inexact)
+    samples, kind, known = _samples(reference, feeds, base, shapes, verify, result)
+    several = len(samples) > 1
+    chosen, held = (samples.part(0, 2), samples.part(1, 2)) if several else (samples, samples)
+    ranges = measure(source, chosen, base) if len(samples) and known else None
+    conversion.plans(ranges)
+    islands: Mapping[Node, str] = {}
+    if verify and len(samples):
+        try:
+            compare = [
+                Comparison(reference, part, kind=kind, base=base, limit=tolerance, metric=metric)
+                for part in (samples.part(0, 2, MOST_KEPT) if several else samples, held)
+            ]
+            islands = conversion.choose(compare, ranges, result, progress)
+        except Unrunnable as error:
+            result.not_compared = _why_not_run(error)
+    plan, emitter, converted = conversion.written(conversion.planners[0], islands)
+    result.model, result.casts = _finished(converted, model, source), emitter.casts
+    result.kept, result.gain = _kept(plan), _gain(plan)
+    result.warnings = [*dict.fromkeys(plan.warnings), *result.warnings]
+    result.half, result.single = _counts(plan)
+    result.warnings += [TRAINED] if model.training_info and result.half else []
+    if verify:
+        told = make_loadable(result.model)
+        result.warnings += [told] if told else []
+    else:
+        result.not_compared = "not asked for"
+    result.unproved = verify and bool(result.not_compared) and not allow_unproved
+    return result
 
-    def written(refused: Callable[[Node], str | None] | None = None) -> tuple[Plan, Emitter, ModelProto]:
-        plan = make_plan(index, keep=keep_fp32, ranges=ranges, refused=refused, repair_eps=repair_eps, io_half=io_fp16)
+
+def _given(data: Iterable[Mapping[str, np.ndarray]]) -> Samples:
+    return data if isinstance(data, Samples) else Samples.of(data)
+
+
+def _samples(
+    model: ModelProto,
+    feeds: Samples | None,
+    base: Path | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    verify: bool,
+    result: PrecisionResult,
+) -> tuple[Samples, str, bool]:
+    """Inputs, what they are, and whether their numbers are those that occur; `result` gets what is said of them."""
+    if feeds is not None:
+        if not len(feeds):
+            raise UsageError("the calibration data holds no inputs.")
+        half = f"{len(feeds)} samples, of which every second one chose what stays fp32 and the others gave the errors"
+        count = half if len(feeds) > 1 else "one sample, which chose what stays fp32 and gave the errors, too"
+        result.inputs = [f"the data: {count}"]
+        return feeds, "data", True
+    if not verify:
+        return Samples.of([]), "", False
+    try:
+        runner = Runner(model, base, threads=THREADS)
+        found = plausible(model, runner.run, shapes)
+    except Unrunnable as error:
+        result.not_compared = _why_not_run(error)
+        return Samples.of([]), "", False
+    result.inputs = found.said
+    return Samples.of(found.samples), "guessed", found.known
+
+
+def _why_not_run(error: Unrunnable) -> str:
+    return str(error) if "opset" in str(error) else f"ONNX Runtime does not run it: {error}"
+
+
+class _Conversion:
+    """A model, and the conversions of it that are tried.
+
+    planners  what is tried: by the ranges of a run, and by what operators do to numbers
+    """
+
+    def __init__(
+        self,
+        source: ModelProto,
+        base: Path | None,
+        target: str | Target | None,
+        *,
+        low: Format,
+        wide: bool,
+        keep: Collection[str],
+        repair: float | None,
+        io: bool,
+    ) -> None:
+        self.index = Model(source, base)
+        _check_words(keep, self.index)
+        self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
+        self.target = Target.parse(target) if isinstance(target, str) else target
+        self.planners: list[Planner] = []
+        self.start: frozenset[str] = frozenset()
+
+    def plans(self, ranges: Ranges | None) -> None:
+        """Make the planners. What the target does not support in half precision is fp32 in all of them."""
+        first = self._planner(ranges, ranges is not None, None)
+        refused: dict[str, str] = {}
+        if self.target is not None:
+            refused = _refused(self.written(first, {})[2], self.index, self.target)
+        ways = (True, False) if ranges is not None else (False,)
+        self.planners = [
+            first if lean == ways[0] and not refused else self._planner(ranges, lean, refused) for lean in ways
+        ]
+
+    def _planner(self, ranges: Ranges | None, lean: bool, refused: Mapping[str, str] | None) -> Planner:
+        return Planner(
+            self.index,
+            low=self.low,
+            wide=self.wide,
+            keep=self.keep,
+            ranges=ranges,
+            lean=lean,
+            refused=(lambda node: refused.get(_stem(node))) if refused else None,
+            repair_eps=self.repair,
+            io_half=self.io,
+        )
+
+    def written(self, planner: Planner, islands: Mapping[Node, str]) -> tuple[Plan, Emitter, ModelProto]:
+        plan = planner.settled(islands)
         emitter = Emitter(plan)
         return plan, emitter, emitter.emit()
 
-    plan, emitter, converted = written()
-    asked = Target.parse(target) if isinstance(target, str) else target
-    refused = {} if asked is None else _refused(converted, index, asked)
-    if refused:
-        plan, emitter, converted = written(lambda node: refused.get(_stem(node)))
+    def choose(
+        self, compare: Sequence[Comparison], ranges: Ranges | None, result: PrecisionResult, progress: Progress
+    ) -> Mapping[Node, str]:
+        """The nodes that stay fp32 beside those of the first planner, with the error of each output in `result`.
+
+        compare  on the inputs by which they are chosen, and on those on which the error is measured
+        """
+        known: dict[frozenset[Node], float] = {}
+        best: Mapping[Node, str] = {}
+        budget = _budget(ranges, self.index)
+        aims = [AIMS[0]]
+        while aims:
+            aim = aims.pop()
+            found = self._search(compare[0], aim * result.tolerance, known, ranges, budget, result, progress)
+            if self._is_useless(found):
+                aims = [AIMS[1]] if aim == AIMS[0] else []
+                continue
+            errors = compare[1].errors(*self._converted(found))
+            if not result.errors or errors[0].relative < result.errors[0].relative:
+                best, result.errors = found, errors
+            if all(e.ok for e in errors):
+                return best
+            aims, budget = ([aim / 2] if aim > LOWEST_AIM else []), budget // 2
+        if not result.errors:
+            result.errors = compare[1].errors(*self._converted(best))
+        result.warnings.append(self._why_refused(best, result))
+        return best
+
+    def _is_useless(self, islands: Mapping[Node, str]) -> bool:
+        """Whether no product is left that computes in half precision, where there are some."""
+        done, of = _gain(self.planners[0].settled(islands))
+        return of > 0 and not done
+
+    def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult) -> str:
+        """Which nodes would have to stay fp32, how far the outputs are without that, and what to try."""
+        worst = result.errors[0]
+        faint = (
+            f" It is at most {worst.largest:.1g} on these inputs: give --data on which it finds something."
+            if worst.largest < FAINT
+            else ""
+        )
+        nodes = [n for n in islands or self.planners[0].nodes if n.op in HEAVY]
+        named = f"{nodes[0].label} to {nodes[-1].label}" if len(nodes) > 1 else nodes[0].label if nodes else "all nodes"
+        return (
+            f"'{worst.output}' is off by {error_text(worst.relative)} of its largest number "
+            f"(99 % of its numbers by at most {error_text(worst.quantile)}), and no conversion within the tolerance "
+            f"{result.tolerance:g} was found that keeps a Conv or MatMul in half precision: the error builds up in the "
+            f"{len(nodes)} from {named}. Try a larger --tolerance, --metric with a score of your own, --bf16, or more "
+            f"samples with --data.{faint}"
+        )
+
+    def _search(
+        self,
+        comparison: Comparison,
+        aim: float,
+        known: dict[frozenset[Node], float],
+        ranges: Ranges | None,
+        budget: int,
+        result: PrecisionResult,
+        progress: Progress,
+    ) -> Mapping[Node, str]:
+        """The cheapest nodes in fp32 with errors below `aim` that are found, each with its reason."""
+        lean = self.planners[0]
+        items = [n for n in lean.nodes if n not in lean.plan.single]
+        ruled = {n: why for n, why in self.planners[-1].plan.single.items() if n not in lean.plan.single}
+
+        def reasons(nodes: frozenset[Node]) -> dict[Node, str]:
+            return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
+
+        def score(nodes: frozenset[Node]) -> float:
+            if nodes not in known:
+                errors = comparison.errors(*self._converted(reasons(nodes)))
+                known[nodes] = max((_score(e) for e in errors), default=0.0)
+            return known[nodes] / aim
+
+        def cost(nodes: frozenset[Node]) -> float:
+            return _cost(lean.settled(reasons(nodes)), ranges)
+
+        search: Search[Node] = Search(score, cost, budget=budget, progress=progress)
+        begun = frozenset(n for n in items if n.label in self.start)
+        starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
+        found = search.cheapest(items, starts)
+        result.measured += search.measured
+        if search.stopped:
+            result.warnings.append(f"{search.stopped}; what stays in fp32 may be more than is needed")
+        return reasons(found)
+
+    def _converted(self, islands: Mapping[Node, str]) -> tuple[ModelProto, dict[str, int]]:
+        """The model with some nodes in fp32, and the types of its tensors of 16 bits."""
+        _, emitter, converted = self.written(self.planners[0], islands)
+        return with_meanings(converted), emitter.half_types()
+
+
+def _score(error: OutputError) -> float:
+    """The error of an output: 0 where it is equal by more than that, and 1 where integers differ."""
+    if error.excuse:
+        return 0.0
+    return error.relative if error.ok or error.relative > LIMIT else 1.0
+
+
+def _cost(plan: Plan, ranges: Ranges | None) -> float:
+    """About how many bytes an engine moves: what products read and write in their types, and what casts do.
+
+    What is elementwise is fused into the products. A cast that stays is a kernel of its own.
+    """
+
+    def elements(value: Value | None) -> int:
+        return 0 if ranges is None or value is None else ranges.elements(value.name)
+
+    total = 0.0
+    for scope in plan.model.scopes:
+        for node in scope.live():
+            if node.op in HEAVY:
+                size = 4 if plan.precision(node) == SINGLE or node in plan.fixed else 2
+                total += size * (KERNEL + sum(map(elements, (*node.inputs[:1], *node.outputs))))
+    for value, others in plan.casts():
+        total += len(others) * (KERNEL + 6 * elements(value))
+    return total + len(plan.single)
+
+
+def _budget(ranges: Ranges | None, model: Model) -> int:
+    """How many conversions a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
+    if ranges is None:
+        return FEWEST
+    elements = products = 0.0
+    nodes = list(model.graph.live())
+    for node in nodes:
+        made = sum(ranges.elements(o.name) for o in node.outputs if o is not None)
+        elements += made
+        if node.op in HEAVY and len(node.inputs) > 1 and node.inputs[1] is not None:
+            shape = model.shape(node.inputs[1]) or ()
+            sizes = [d for d in shape if isinstance(d, int)]
+            columns = sizes[0] if node.op == "Conv" else sizes[-1] if sizes else 1
+            products += made * (math.prod(sizes) / max(columns, 1))
+    seconds = BASE + len(nodes) * 5e-4 + elements / ELEMENTS + products / PRODUCTS
+    return max(FEWEST, min(MOST, int(SECONDS / seconds)))
+
+
+def _raised(model: ModelProto) -> ModelProto:
+    """The model at an opset whose operators take bf16, where ONNX's converter brings it there."""
+    if opset_of(model) >= RAISED or any(n.domain not in ONNX for n in all_nodes(model.graph)):
+        return model
+    try:
+        raised: ModelProto = onnx.version_converter.convert_version(model, RAISED)
+    except Exception:  # RuntimeError and its like, of an operator that it has no adapter for
+        return model
+    return raised
+
+
+def _finished(converted: ModelProto, model: ModelProto, source: ModelProto) -> ModelProto:
+    """The model with what its functions say of surgeon's own nodes, or without where the file carries none."""
     if any(f.domain == DOMAIN for f in model.functions):
-        converted = with_meanings(converted)
-    else:
-        _forget_overloads(converted.graph)
-        converted.ir_version = max(model.ir_version, IR_WITH_PLAIN_INITIALIZERS)
-    result = PrecisionResult(converted, _kept(plan), list(dict.fromkeys(plan.warnings)), casts=emitter.casts)
-    result.half, result.single = _counts(plan)
-    result.warnings += [TRAINED] if model.training_info and result.half else []
-    if not verify:
-        result.not_compared = "not asked for"
-        return result
-    told = make_loadable(converted)
-    result.warnings += [told] if told else []
-    if original is not None:
-        source = with_meanings(with_inner_weights(original, base))
-    result.errors, result.not_compared = output_errors(
-        source, with_meanings(converted), base=base, data=feeds, shapes=shapes
-    )
-    result.unproved = bool(result.not_compared) and not allow_unproved
-    result.warnings += _too_large(result.errors)
-    return result
+        return with_meanings(converted)
+    _forget_overloads(converted.graph)
+    converted.ir_version = max(source.ir_version, IR_WITH_PLAIN_INITIALIZERS)
+    return converted
 
 
 def _inlined(model: ModelProto) -> ModelProto:
@@ -230,7 +508,7 @@ def _inlined(model: ModelProto) -> ModelProto:
     if opset is None:
         declared = sorted({opset_of(holder) for holder in (model, *model.functions)})
         raise ModelError(
-            "the model cannot be converted to fp16: it and its functions declare the opsets "
+            "the model cannot be converted to half precision: it and its functions declare the opsets "
             f"{', '.join(map(str, declared))} of ONNX's operators, and some mean something else at the others. Export "
             "all at one opset."
         )
@@ -270,7 +548,7 @@ def _check_words(words: Collection[str], model: Model) -> None:
 
 def _stem(node: Node) -> str:
     """What a node is called by before and after the conversion: its first output, without the suffix of a cast."""
-    return next((o.name.split("~fp16")[0] for o in node.outputs if o is not None), node.label)
+    return next((o.name.split("~fp16")[0].split("~bf16")[0] for o in node.outputs if o is not None), node.label)
 
 
 def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, str]:
@@ -283,7 +561,7 @@ def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, 
                 continue
             why = target.why_unsupported(node)
             if why is not None:
-                found[_stem(node)] = f"{target} does not take it in fp16: {why}"
+                found[_stem(node)] = f"{target} does not support it in half precision: {why}"
     return found
 
 
@@ -293,19 +571,14 @@ def _kept(plan: Plan) -> list[Kept]:
     return [Kept(n.label, n.op, why) for n, why in reasons if why != COMPUTED and plan.float_outputs(n)]
 
 
-def _too_large(errors: Sequence[OutputError]) -> list[str]:
-    """Outputs that hold on random inputs but not on those times 1000."""
-    held = {e.output for e in errors if e.inputs == "random" and e.ok}
-    return [
-        f"'{e.output}' holds on random inputs, not on those times 1000, where fp16 overflows inside the model: "
-        "give inputs as they will come (--data), and the islands are chosen by them"
-        for e in errors
-        if e.inputs == "large" and not e.ok and e.output in held
-    ]
+def _gain(plan: Plan) -> tuple[int, int]:
+    """How many of the products compute in half precision, and how many there are."""
+    nodes = [n for scope in plan.model.scopes if not scope.is_function for n in scope.live() if n.op in HEAVY]
+    return sum(n not in plan.single and n not in plan.fixed for n in nodes), len(nodes)
 
 
 def _counts(plan: Plan) -> tuple[int, int]:
-    """How many nodes that compute with floats do it in fp16, and how many in fp32."""
+    """How many nodes that compute with floats do it in half precision, and how many in fp32."""
     half = single = 0
     for scope in plan.model.scopes:
         if scope.is_function:
@@ -315,10 +588,10 @@ def _counts(plan: Plan) -> tuple[int, int]:
                 continue
             if not plan.float_outputs(node):
                 continue
-            is_half = HALF in {plan.written(node, o.index) for o in node.outputs if o is not None}
+            is_half = bool(HALVES & {plan.written(node, o.index) for o in node.outputs if o is not None})
             half += is_half
             single += not is_half
     return half, single
 
 
-__all__ = ["Kept", "PrecisionResult", "convert"]
+__all__ = ["MEASURED", "Kept", "PrecisionResult", "convert"]

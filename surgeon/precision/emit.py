@@ -11,21 +11,21 @@ from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
 from surgeon.ir.functions import declare_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos, tensors_read
 from surgeon.ir.schemas import FLOAT_LIMIT
-from surgeon.precision.half import FAMILY, HALF, LARGEST_HALF, SINGLE
+from surgeon.precision.formats import FAMILY, FORMATS, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
-SUFFIX = {HALF: "fp16", SINGLE: "fp32"}
-Use = tuple[Value, int]  # a tensor in one of the two types
+Use = tuple[Value, int]  # a tensor in one of the types of FAMILY
 
 
 class Emitter:
     """Writes the planned model.
 
-    casts       how many Cast nodes between fp16 and fp32 it has
+    casts       how many Cast nodes between the types of FAMILY it has
     taken       the names of tensors
     names       what a tensor is called in a type
     wanted      the types in which each tensor is read
@@ -61,6 +61,14 @@ class Emitter:
             _drop_weights_among_inputs(out, source)
         return out
 
+    def half_types(self) -> dict[str, int]:
+        """The type of each tensor of 16 bits that nodes of the written model make, by name."""
+        found = {name: elem for (_, elem), name in self.names.items() if elem in HALVES}
+        for outputs in self.extra.values():
+            types = {name: self.plan.interface(output) for name, output in outputs.items()}
+            found |= {name: elem for name, elem in types.items() if elem in HALVES}
+        return found
+
     # ---- which types are needed --------------------------------------------------------------------------------------
 
     def _note_casts(self, graph: Graph) -> None:
@@ -84,7 +92,7 @@ class Emitter:
             self.wanted[self.plan.root(value), dtype] = None
 
     def _outputs(self, graph: Graph) -> Iterator[Use]:
-        """The outputs of a graph that are fp16 or fp32, each with the type that it is given in, and what training
+        """The outputs of a graph of a type of FAMILY, each with the type that it is given in, and what training
         names."""
         names = dict.fromkeys(info.name for info in graph.proto.output)
         names |= dict.fromkeys(v.name for v in graph.values.values() if v.is_output)
@@ -93,7 +101,7 @@ class Emitter:
                 yield value, self.plan.interface(value)
 
     def _fold(self) -> None:
-        """Store what nodes compute from constants and fp16 nodes read, instead of casting it at run time."""
+        """Store what nodes compute from constants and converted nodes read, instead of casting it at run time."""
         for value, dtype in self.wanted:
             if dtype == self._made(value) or value.tensor is not None or _is_constant_node(value):
                 continue
@@ -102,7 +110,7 @@ class Emitter:
                 self.folded[value] = array
 
     def _wanted_types(self, value: Value) -> list[int]:
-        return [t for t in (HALF, SINGLE) if (value, t) in self.wanted]
+        return [t for t in FORMATS if (value, t) in self.wanted]
 
     def _made(self, value: Value) -> int:
         """The type in which the tensor comes to be."""
@@ -130,13 +138,13 @@ class Emitter:
 
     def _choose(self, use: Use) -> str:
         value, dtype = use
-        other = self.names.get((value, HALF if dtype == SINGLE else SINGLE))
+        others = {self.names.get((value, t)) for t in FORMATS if t != dtype}
         if dtype == self._made(value) or (_is_stored(value) and (value, self._made(value)) not in self.wanted):
-            return value.name if other != value.name else self._fresh(f"{value.name}~{SUFFIX[dtype]}")
+            return value.name if value.name not in others else self._fresh(f"{value.name}~{FORMATS[dtype].name}")
         cast = self.cast_nodes.get(use)
         if cast is not None and cast.outputs[0] is not None and not cast.outputs[0].is_output:
             return cast.outputs[0].name
-        return self._fresh(f"{value.name}~{SUFFIX[dtype]}")
+        return self._fresh(f"{value.name}~{FORMATS[dtype].name}")
 
     def _fresh(self, stem: str) -> str:
         name, count = stem, 1
@@ -160,7 +168,7 @@ class Emitter:
         if self.plan.io_half and graph is self.model.graph:
             for info in (*out.input, *out.output):
                 if info.type.tensor_type.elem_type == SINGLE:
-                    info.type.tensor_type.elem_type = HALF
+                    info.type.tensor_type.elem_type = self.plan.low.elem
         nodes: list[NodeProto] = []
         for (scope, root), _ in self.extra.items():
             if scope is graph and root.graph is not graph:
@@ -219,7 +227,7 @@ class Emitter:
         for position, value, dtype in self.plan.reads(node):
             called[proto.input[position]] = proto.input[position] = self._called(self.plan.root(value), dtype)
             if self._saturates(node, position, value, dtype):
-                yield self._bound(value, proto, position)
+                yield self._bound(value, proto, position, dtype)
             elif (node, position) in self.plan.repaired:
                 yield self._epsilon(node, position, value, proto, dtype)
         for index, out in enumerate(node.outputs):
@@ -235,20 +243,20 @@ class Emitter:
                 yield from self._versions(out)
 
     def _saturates(self, node: Node, position: int, value: Value, dtype: int) -> bool:
-        """Whether an input is a bound of Clip in fp16 that fp32 cannot pass either."""
-        if dtype != HALF or node.key != "Clip" or position == 0 or not self.model.is_constant(value):
+        """Whether an input is a bound of Clip, in a type of 16 bits, that fp32 cannot pass either."""
+        if dtype == SINGLE or node.key != "Clip" or position == 0 or not self.model.is_constant(value):
             return False
         array = self.model.constant(value)
         return array is not None and array.dtype == np.float32 and bool((np.abs(array) >= FLOAT_LIMIT).all())
 
-    def _bound(self, value: Value, proto: NodeProto, position: int) -> NodeProto:
-        """The end of fp16's range in the place of fp32's: both say that there is no bound."""
+    def _bound(self, value: Value, proto: NodeProto, position: int, dtype: int) -> NodeProto:
+        """The end of the type's range in the place of fp32's: both say that there is no bound."""
         array = self.model.constant(value)
         assert array is not None
         name = proto.input[position] = self._fresh(f"{value.name}~bound")
-        return helper.make_node(
-            "Constant", [], [name], name=name, value=_tensor(np.clip(array, -LARGEST_HALF, LARGEST_HALF), HALF, "")
-        )
+        largest = FORMATS[dtype].largest
+        bound = _tensor(np.clip(array, -largest, largest), dtype, "")
+        return helper.make_node("Constant", [], [name], name=name, value=bound)
 
     def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
         """The epsilon that the file has lost, in the place of the 0 that it became."""
@@ -340,7 +348,7 @@ class Emitter:
                 del out.value_info[position]
             elif self.plan.is_family(value):
                 root = self.plan.root(value)
-                named = (t for t in (HALF, SINGLE) if self.names.get((root, t)) == info.name)
+                named = (t for t in FORMATS if self.names.get((root, t)) == info.name)
                 info.type.tensor_type.elem_type = next(named, self._made(root))
 
 

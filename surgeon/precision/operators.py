@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.iteration import RECURRENT
+from surgeon.ir.model import Model
 from surgeon.ir.operators import (
     BOUNDED,
     COMMUTATIVE,
@@ -31,20 +33,25 @@ UNBOUNDED = 4.0
 
 # No rounding of their own, so they take the type of their neighbours.
 KEEPS_NUMBERS = EXACT | {"Dropout"}
-# What a conversion to fp16 is made for: they sum in fp32 on tensor cores. fp16 unless their numbers do not fit.
+# What a conversion is made for: they sum in fp32 on tensor cores. In half precision unless their numbers do not fit.
 HEAVY = PRODUCTS
+# Normalizations that compute in fp32 inside, whatever goes in and out: by ONNX's stash_type, and in TensorRT by
+# INormalizationLayer's default and in its plugin for InstanceNormalization.
+INSIDE_FP32 = NORMALIZES - words("LRN LpNormalization MeanVarianceNormalization")
 # Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
 SENSITIVE = {
-    **dict.fromkeys(NORMALIZES | {"SimplifiedLayerNormalization", "SkipLayerNormalization"}, "a normalisation"),
+    **dict.fromkeys(NORMALIZES - INSIDE_FP32, "a normalisation"),
     **dict.fromkeys(
         words("Softmax LogSoftmax Exp Softplus Sinh Cosh Pow Log"), "an exponential, a power or a logarithm"
     ),
     **dict.fromkeys(
-        REDUCES - PICKS | words("GlobalAveragePool GlobalLpPool LpPool CumSum CumProd"), "a sum over many numbers"
+        REDUCES - PICKS - {"ReduceMean"} | words("GlobalLpPool LpPool CumSum CumProd"), "a sum over many numbers"
     ),
     "Reciprocal": "a reciprocal",
     **dict.fromkeys(words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
 }
+# In fp32 between casts they cost TensorRT-RTX nothing, and their exponentials keep their digits.
+STAYS = words("Softmax LogSoftmax")
 # Sensitive by the range of their numbers alone: measured ranges overrule the rule.
 BY_RANGE = ELEMENTWISE & SENSITIVE.keys() - words("Sin Cos Tan Mod")
 
@@ -52,6 +59,8 @@ BY_RANGE = ELEMENTWISE & SENSITIVE.keys() - words("Sin Cos Tan Mod")
 # most 104; LRN divides by a power of the sum, and the outputs of recurrent operators are between -1 and 1.
 LOGARITHMS = words("Log LogSoftmax ReduceLogSum ReduceLogSumExp")
 OF_ONE_SIZE = BOUNDED | COMPARES | LOGARITHMS | NORMALIZES - {"LRN"} | RECURRENT | {"OneHot"}
+# Between scores and what ranks them.
+PASSED = MOVES | PICKS | {"Mul", "Cast"}
 # Return numbers as large as the largest that they read, in either direction.
 AS_THE_LARGEST = MOVES | PICKS | RISING & COMMUTATIVE | {"Sub"}
 
@@ -87,9 +96,63 @@ def degree(op: str, inputs: Sequence[float | None], exponent: float | None = Non
     return max(varying)
 
 
+RANKS = {"TopK": 0, "ArgMax": 0, "ArgMin": 0, "NonMaxSuppression": 1}  # the input that is ranked
+# What makes scores of logits: values that rounding brings together, near 0 and 1 above all.
+SCORES = words("Sigmoid Softmax LogSoftmax HardSigmoid Tanh")
+
+
+def ranked(model: Model) -> set[Node]:
+    """The nodes between what an operator ranks and the Sigmoid or Softmax that makes it, and these."""
+    found: set[Node] = set()
+    for scope in model.scopes:
+        for node in scope.live():
+            if node.op not in RANKS:
+                continue
+            chain, todo = [node], [node.inputs[RANKS[node.op]]]
+            seen: set[Node] = set()
+            while todo:
+                value = todo.pop()
+                maker = None if value is None else value.producer
+                if maker is None or maker in seen or maker.op in HEAVY or maker.op not in PASSED | SCORES:
+                    continue
+                seen.add(maker)
+                chain.append(maker)
+                if maker.op not in SCORES:
+                    todo += maker.inputs
+            if any(n.op in SCORES for n in chain):
+                found.update(chain)
+    return found
+
+
+def chosen_outputs(model: Model) -> set[str]:
+    """The outputs of a model whose rows a TopK, an ArgMax or a NonMaxSuppression chooses, or puts in order."""
+    found: set[Value] = set()
+    for scope in model.scopes:
+        todo = [o for n in scope.live() if n.op in RANKS for o in n.outputs if o is not None]
+        while todo:
+            value = todo.pop()
+            if value in found:
+                continue
+            found.add(value)
+            todo += [o for user in value.users for o in user.outputs if o is not None]
+    return {v.name for v in found if v.is_output}
+
+
 def fits(degree: float) -> bool:
     """Whether a tensor of this degree is as large as what the model is fed, or smaller but not ever smaller."""
     return 0.0 <= degree <= 1.0
 
 
-__all__ = ["BY_RANGE", "HEAVY", "KEEPS_NUMBERS", "SENSITIVE", "UNBOUNDED", "degree", "fits"]
+__all__ = [
+    "BY_RANGE",
+    "HEAVY",
+    "INSIDE_FP32",
+    "KEEPS_NUMBERS",
+    "SENSITIVE",
+    "STAYS",
+    "UNBOUNDED",
+    "chosen_outputs",
+    "degree",
+    "fits",
+    "ranked",
+]

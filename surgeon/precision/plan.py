@@ -1,4 +1,4 @@
-"""A plan: which node computes in fp16 and which in fp32, and the type of each tensor that follows from that."""
+"""A plan: in which type each node computes, and the type of each tensor that follows from that."""
 
 from __future__ import annotations
 
@@ -10,70 +10,77 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import RANDOM
 from surgeon.ir.schemas import DOMAIN, schema
-from surgeon.precision.half import FAMILY, HALF, SINGLE
+from surgeon.precision.formats import BF16, FAMILY, FP16, SINGLE, Format
 
 COMPUTED = "computed from constants"  # no island: its value is stored in the type in which it is read
+TYPE_NAMES = {SINGLE: "tensor(float)", FP16.elem: "tensor(float16)", BF16.elem: "tensor(bfloat16)"}
 GENERATORS = RANDOM - {"Bernoulli", "Multinomial"} | {"ConstantOfShape", "EyeLike"}  # of a type that they choose
 
 
 @dataclass(slots=True)
 class Plan:
-    """The precision of every node of the main graph and its bodies: fp16 where nothing else is said.
+    """The precision of every node of the main graph and its bodies: `low` where nothing else is said.
 
     model         the model that is converted
-    io_half       whether the main graph's inputs and outputs become fp16
+    io_half       whether the main graph's inputs and outputs become `low`
+    low           the type of the nodes that are converted
     single        node -> why it computes in fp32
+    other         node -> the other type of 16 bits that it computes in
     fixed         node -> why its types are left alone
     warnings      what the user has to know
-    repaired      (node, input) -> the epsilon that fp16 had lost
-    cast_sources  what a cast between fp16 and fp32 returns -> what it reads: the same tensor in another type; and so
+    repaired      (node, input) -> the epsilon that the file has lost
+    cast_sources  what a cast between types of FAMILY returns -> what it reads: the same tensor; and so
                   what an Identity returns that names an output
     """
 
     model: Model
     io_half: bool = False
+    low: Format = FP16
     single: dict[Node, str] = field(default_factory=dict)
+    other: dict[Node, Format] = field(default_factory=dict)
     fixed: dict[Node, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     repaired: dict[tuple[Node, int], float] = field(default_factory=dict)
     cast_sources: dict[Value, Value] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
-        """The tensor in front of all casts between fp16 and fp32, and of what names outputs."""
+        """The tensor before all casts between types of FAMILY, and before what names outputs."""
         while value in self.cast_sources:
             value = self.cast_sources[value]
         return value
 
     def is_cast(self, node: Node) -> bool:
-        """Whether the node only casts between fp16 and fp32, or names an output: the plan makes such nodes anew."""
+        """Whether the node only casts between types of FAMILY, or names an output: the plan makes such nodes anew."""
         return bool(node.outputs) and node.outputs[0] in self.cast_sources
 
     def is_family(self, value: Value | None) -> bool:
-        """Whether there is a tensor, in fp16 or fp32."""
+        """Whether there is a tensor, of a type of FAMILY."""
         return value is not None and self.model.dtype(value) in FAMILY
 
     def precision(self, node: Node) -> int:
-        """FLOAT or FLOAT16; what a fixed node reads and writes is in the types of the file."""
-        return SINGLE if node in self.single else HALF
+        """The type in which it computes; what a fixed node reads and writes is in the types of the file."""
+        if node in self.single:
+            return SINGLE
+        return self.other.get(node, self.low).elem
 
     def floats(self, node: Node) -> Iterator[tuple[int, Value]]:
-        """(position, tensor) of the inputs that are fp16 or fp32."""
+        """(position, tensor) of the inputs of a type of FAMILY."""
         for position, value in enumerate(node.inputs):
             if value is not None and self.is_family(value):
                 yield position, value
 
     def float_outputs(self, node: Node) -> list[Value]:
-        """The outputs that are fp16 or fp32."""
+        """The outputs of a type of FAMILY."""
         return [o for o in node.outputs if o is not None and self.is_family(o)]
 
     def varying(self, node: Node) -> list[Value]:
-        """The inputs that are fp16 or fp32 and no constants, in front of all casts."""
+        """The inputs of a type of FAMILY and no constants, in front of all casts."""
         return [self.root(v) for _, v in self.floats(node) if not self.model.is_constant(v)]
 
     def reads(self, node: Node) -> Iterator[tuple[int, Value, int]]:
-        """(position, tensor, type) of the inputs that are fp16 or fp32, with the type in which the node reads each."""
+        """(position, tensor, type) of the inputs of a type of FAMILY, with the type in which the node reads each."""
         for position, value in self.floats(node):
-            free = node not in self.fixed and takes_both(self.model, node, position)
+            free = node not in self.fixed and takes(self.model, node, position, self.precision(node))
             yield position, value, self.precision(node) if free else self.model.dtype(value)
 
     def written(self, node: Node, index: int) -> int:
@@ -82,7 +89,7 @@ class Plan:
         if value is None:
             return 0
         original = self.model.dtype(value)
-        if original not in FAMILY or node in self.fixed or not returns_both(self.model, node, index):
+        if original not in FAMILY or node in self.fixed or not returns(self.model, node, index, self.precision(node)):
             return original
         return self.precision(node)
 
@@ -94,9 +101,9 @@ class Plan:
         return self.interface(value) if value.is_input else self.model.dtype(value)
 
     def interface(self, value: Value) -> int:
-        """The type of an input or output of a graph: the file's, or fp16 where that was asked for the main graph."""
+        """The type of an input or output of a graph: the file's, or `low` where that was asked for the main graph."""
         original = self.model.dtype(value)
-        return HALF if self.io_half and original == SINGLE and value.graph is self.model.graph else original
+        return self.low.elem if self.io_half and original == SINGLE and value.graph is self.model.graph else original
 
     def read_types(self, value: Value, *, but_by: Node) -> set[int]:
         """The types in which a tensor is read by all nodes but one; casts of the file are looked through."""
@@ -113,6 +120,24 @@ class Plan:
                     found.update(t for _, read, t in self.reads(user) if read is tensor)
         return found & FAMILY
 
+    def casts(self) -> Iterator[tuple[Value, set[int]]]:
+        """Each tensor that is cast, with the types that it is cast to."""
+        reads: dict[Value, set[int]] = {}
+        for scope in self.model.scopes:
+            for node in scope.live():
+                if self.is_cast(node) or self.fixed.get(node) == COMPUTED:
+                    continue
+                for _, value, elem in self.reads(node):
+                    if not self.model.is_constant(value):
+                        reads.setdefault(self.root(value), set()).add(elem)
+            for value in scope.values.values():
+                if value.is_output and self.is_family(value):
+                    reads.setdefault(self.root(value), set()).add(self.interface(value))
+        for value, types in reads.items():
+            others = types - {self.type_of(value)}
+            if others:
+                yield value, others
+
     def casts_at(self, node: Node, precision: int) -> int:
         """How many casts stand at the node's inputs and outputs when it computes in `precision`."""
         count = 0
@@ -124,23 +149,25 @@ class Plan:
         return count
 
 
-def takes_both(model: Model, node: Node, position: int) -> bool:
-    """Whether the operator takes fp16 as well as fp32 at an input."""
-    return _has_both(model, node, position, output=False)
+def takes(model: Model, node: Node, position: int, elem: int) -> bool:
+    """Whether the operator takes a type as well as fp32 at an input."""
+    return _has(model, node, position, elem, output=False)
 
 
-def returns_both(model: Model, node: Node, index: int) -> bool:
-    """Whether the operator can return fp16 as well as fp32 at an output."""
-    return _has_both(model, node, index, output=True)
+def returns(model: Model, node: Node, index: int, elem: int) -> bool:
+    """Whether the operator can return a type as well as fp32 at an output."""
+    return _has(model, node, index, elem, output=True)
 
 
-def _has_both(model: Model, node: Node, position: int, *, output: bool) -> bool:
+def _has(model: Model, node: Node, position: int, elem: int, *, output: bool) -> bool:
     domain = "" if node.proto.domain == "ai.onnx" else node.proto.domain
-    return domain == DOMAIN or _schema_has_both(node.op, domain, model.opset_in(node.graph, domain), position, output)
+    if domain == DOMAIN:
+        return True
+    return _schema_has(node.op, domain, model.opset_in(node.graph, domain), position, elem, output)
 
 
 @cache
-def _schema_has_both(op: str, domain: str, opset: int, position: int, output: bool) -> bool:
+def _schema_has(op: str, domain: str, opset: int, position: int, elem: int, output: bool) -> bool:
     spec = schema(op, domain, opset)
     if spec is None:
         return False
@@ -149,7 +176,7 @@ def _schema_has_both(op: str, domain: str, opset: int, position: int, output: bo
         return False
     kind = formals[min(position, len(formals) - 1)].type_str
     allowed = next((c.allowed_type_strs for c in spec.type_constraints if c.type_param_str == kind), ())
-    return {"tensor(float)", "tensor(float16)"} <= set(allowed)
+    return {"tensor(float)", TYPE_NAMES[elem]} <= set(allowed)
 
 
-__all__ = ["COMPUTED", "GENERATORS", "Plan", "returns_both", "takes_both"]
+__all__ = ["COMPUTED", "GENERATORS", "Plan", "returns", "takes"]

@@ -1,4 +1,4 @@
-"""Which node computes in fp16 and which in fp32, with the reason for each that stays fp32.
+"""Which node computes in half precision and which in fp32, with the reason for each that stays fp32.
 
 1. Each node is looked at by itself, inputs first: its types are fixed, or there is a reason for fp32, or it is free.
 2. The neighbours of Q/DQ nodes stay as they are, and lost epsilons are told, or repaired where one is given.
@@ -7,64 +7,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 from onnx import TensorProto
 
 from surgeon.ir.graph import BODIED, Graph, Node, Value
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES
 from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
-from surgeon.precision.half import (
-    HALF,
-    LARGEST_HALF,
-    SINGLE,
-    SMALLEST_NORMAL_HALF,
-    constant_reason,
-    flushed,
-    is_beyond_half,
-)
-from surgeon.precision.operators import BY_RANGE, HEAVY, SENSITIVE, UNBOUNDED, degree, fits
-from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns_both, takes_both
+from surgeon.precision.formats import BF16, FP16, HALF, SINGLE, Format, constant_reason, flushed, is_beyond
+from surgeon.precision.operators import BY_RANGE, HEAVY, INSIDE_FP32, SENSITIVE, STAYS, UNBOUNDED, degree, fits, ranked
+from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns, takes
 from surgeon.precision.ranges import Ranges
 from surgeon.precision.settle import settle
 
 MARGIN = 2.0  # measured numbers may be this much larger in production
+GROWING_MARGIN = 8.0  # and so may those that grow faster than the inputs: by its square, say
 SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
-NO_HALF_FORM = "the operator has no fp16 form at this opset"
+NO_FORM = "the operator has no {} form at this opset"
 
 
-def make_plan(
-    model: Model,
-    *,
-    keep: Collection[str] = (),
-    ranges: Ranges | None = None,
-    refused: Callable[[Node], str | None] | None = None,
-    repair_eps: float | None = None,
-    io_half: bool = False,
-) -> Plan:
-    """Decide for every node of the main graph and its bodies.
+class Planner:
+    """Decides for every node of the main graph and its bodies once, and gives the plans that follow from that.
 
+    low         the type of what is converted
+    wide        bf16 where a node leaves the range of `low`, if the operator has it
     keep        operators, pass names (nodes that the pass made) and node globs that stay fp32
-    ranges      the numbers of a run on calibration data
-    refused     why the target does not take a node in fp16, else None
+    ranges      the numbers of a run
+    lean        the ranges decide, and not what the operators do to numbers beyond them
+    refused     why the target does not take a node in half precision, else None
     repair_eps  the epsilon for a divisor whose own became 0 when the file was written in fp16
-    io_half     the main graph's inputs and outputs become fp16
+    io_half     the main graph's inputs and outputs become `low`
     """
-    planner = _Planner(Plan(model, io_half), tuple(keep), ranges, refused)
-    planner.classify(model.graph)
-    planner.leave_quantized()
-    planner.look_for_lost_epsilons(repair_eps)
-    settle(planner.plan, [n for n in planner.free if n not in planner.plan.single])
-    return planner.plan
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        low: Format = FP16,
+        wide: bool = False,
+        keep: Collection[str] = (),
+        ranges: Ranges | None = None,
+        lean: bool = False,
+        refused: Callable[[Node], str | None] | None = None,
+        repair_eps: float | None = None,
+        io_half: bool = False,
+    ) -> None:
+        planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
+        planner.ranked = ranked(model)
+        planner.classify(model.graph)
+        planner.leave_quantized()
+        planner.look_for_lost_epsilons(repair_eps)
+        self.plan, self._free = planner.plan, planner.free
+        self.nodes = [n for n in planner.nodes if n not in self.plan.fixed]
+
+    def settled(self, islands: Mapping[Node, str] | None = None) -> Plan:
+        """The plan in which some nodes more are fp32, each for its reason, and the borders are settled."""
+        plan = replace(self.plan, single={**self.plan.single, **(islands or {})})
+        settle(plan, [n for n in self._free if n not in plan.single])
+        return plan
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """A node, and what reasons are found in: its inputs and outputs that are fp16 or fp32, its constants of these."""
+    """A node, and what reasons are found in: its inputs and outputs of a type of FAMILY, its constants of these."""
 
     node: Node
     inputs: list[Value]
@@ -78,24 +88,32 @@ class _Planner:
 
     degrees  how the numbers of a tensor grow with the model's inputs; see `operators`
     counted  tensors that follow from integers and constants alone: positions, sizes, masks
-    authors  tensors behind a cast from fp16 to fp32 that the file has
+    authors  tensors after a cast from fp16 to fp32 that the file has
     nodes    what computes with floats, inputs first
     free     those of them that are neither heavy nor bound to a type
+    ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
     """
 
     plan: Plan
     keep: Sequence[str]
     ranges: Ranges | None
     refused: Callable[[Node], str | None] | None
+    wide: bool = False
+    lean: bool = False
     degrees: dict[Value, float] = field(default_factory=dict)
     counted: set[Value] = field(default_factory=set)
     authors: set[Value] = field(default_factory=set)
     nodes: list[Node] = field(default_factory=list)
     free: list[Node] = field(default_factory=list)
+    ranked: Collection[Node] = ()
 
     @property
     def model(self) -> Model:
         return self.plan.model
+
+    @property
+    def low(self) -> Format:
+        return self.plan.low
 
     # ---- each node by itself, inputs first ---------------------------------------------------------------------------
 
@@ -123,13 +141,18 @@ class _Planner:
         facts = _Facts(node, inputs, outputs, list(self._constants(node)))
         self.degrees.update(dict.fromkeys(outputs, self._growth(facts)))
         reason = self._reason(facts)
+        if not reason and self._beyond_range(facts):
+            if self.wide and self._has_form(facts, BF16) and not self._by_target(node):
+                self.plan.other[node] = BF16
+            else:
+                reason = self._beyond_range(facts)
         if reason:
             self.plan.single[node] = reason
         elif node.op not in HEAVY:
             self.free.append(node)
 
     def _takes_cast(self, node: Node) -> bool:
-        """Whether the node is a cast between fp16 and fp32, or an Identity that names an output of its graph; such
+        """Whether the node is a cast between types of FAMILY, or an Identity that names an output of its graph; such
         nodes are noted, and are not nodes of the plan."""
         if node.key not in ("Cast", "CastLike", "Identity") or node.inputs[0] is None or node.outputs[0] is None:
             return False
@@ -142,7 +165,7 @@ class _Planner:
             return False
         self.plan.cast_sources[out] = source
         self.degrees[out] = self._degree(source) or 0.0
-        if self.model.dtype(out) == SINGLE and (self.model.dtype(source) == HALF or source in self.authors):
+        if self.model.dtype(out) == SINGLE and (self.model.dtype(source) in HALVES or source in self.authors):
             self.authors.add(out)
         if source in self.counted:
             self.counted.add(out)
@@ -151,7 +174,7 @@ class _Planner:
     def _growth(self, facts: _Facts) -> float:
         """The degree of a node's outputs."""
         node = facts.node
-        beyond = any(is_beyond_half(array) and not _is_no_bound(node, p, array) for p, _, array in facts.constants)
+        beyond = any(is_beyond(array, self.low) and not _is_no_bound(node, p, array) for p, _, array in facts.constants)
         if beyond and node.op not in HEAVY:
             return UNBOUNDED
         return degree(node.op, [self._degree(v) for v in facts.inputs], self._exponent(node))
@@ -171,7 +194,7 @@ class _Planner:
         return self.degrees.get(value, 1.0)
 
     def _constants(self, node: Node) -> Iterator[tuple[int, Value, np.ndarray]]:
-        """(position, tensor, what it is) of the inputs that are fp16 or fp32 and constant."""
+        """(position, tensor, what it is) of the inputs of a type of FAMILY that are constant."""
         for position, value in self.plan.floats(node):
             array = self.model.constant(value) if self.model.is_constant(value) else None
             if array is not None:
@@ -196,15 +219,15 @@ class _Planner:
         if _holds_sequences(model, node):
             return "sequences and optional tensors keep their types"
         given = [(p, v) for p, v in enumerate(node.inputs) if v is not None]
-        unknown = next((v for p, v in given if not model.dtype(v) and takes_both(model, node, p)), None)
+        unknown = next((v for p, v in given if not model.dtype(v) and takes(model, node, p, self.low.elem)), None)
         if unknown is not None:
             return f"the type of '{unknown.name}' is not known"
-        if outputs and not any(returns_both(model, node, o.index) for o in outputs):
-            return NO_HALF_FORM
         positions = [p for p, _ in self.plan.floats(node)]
-        if positions and not any(takes_both(model, node, p) for p in positions):
-            return NO_HALF_FORM
-        return ""
+        return "" if _has_form(model, node, outputs, positions, self.low) else NO_FORM.format(self.low.name)
+
+    def _has_form(self, facts: _Facts, low: Format) -> bool:
+        positions = [p for p, _ in self.plan.floats(facts.node)]
+        return _has_form(self.model, facts.node, facts.outputs, positions, low)
 
     # ---- reasons for fp32 --------------------------------------------------------------------------------------------
 
@@ -214,12 +237,28 @@ class _Planner:
             self._kept(facts.node)
             or self._from_integers(facts)
             or self._by_constants(facts)
-            or _by_epsilon(facts.node)
-            or self._measured(facts)
+            or self._by_epsilon(facts.node)
+            or self._by_rank(facts.node)
             or self._by_rule(facts)
             or self._by_author(facts)
             or self._by_target(facts.node)
         )
+
+    def _beyond_range(self, facts: _Facts) -> str:
+        """Why the numbers of a node leave the range of the type; empty where they do not."""
+        return self._measured(facts) or self._by_growth(facts)
+
+    def _by_rank(self, node: Node) -> str:
+        """Rounded scores tie, and then others are chosen."""
+        return "its results are ranked" if node in self.ranked else ""
+
+    def _by_epsilon(self, node: Node) -> str:
+        epsilon = node.attr("epsilon")
+        if node.op in INSIDE_FP32:
+            return ""
+        if isinstance(epsilon, float) and epsilon > 0 and not self.low.rounded(np.asarray(epsilon, np.float32)).any():
+            return f"its epsilon {epsilon:g} is 0 in {self.low.name}"
+        return ""
 
     def _kept(self, node: Node) -> str:
         """A word of the user's names the node."""
@@ -231,7 +270,7 @@ class _Planner:
         return ""
 
     def _from_integers(self, facts: _Facts) -> str:
-        """It computes positions, sizes or counts: integers above 2048 are not exact in fp16."""
+        """It computes positions, sizes or counts: integers above 2048 are not exact in fp16, above 256 in bf16."""
         node = facts.node
         if node.key == "Cast" and node.inputs[0] is not None and not facts.inputs:
             if self.model.dtype(node.inputs[0]) in SMALL_INTEGERS:
@@ -246,49 +285,57 @@ class _Planner:
         return "computed from integers"
 
     def _by_constants(self, facts: _Facts) -> str:
-        """fp16 does not hold a constant of it. Weights among them are told, and so are numbers that become 0."""
+        """The type does not hold a constant of it. Weights among them are named, and so are numbers that become 0."""
         node = facts.node
         for position, value, array in facts.constants:
-            if not takes_both(self.model, node, position) or _is_no_bound(node, position, array):
+            if not takes(self.model, node, position, self.low.elem) or _is_no_bound(node, position, array):
                 continue
-            why = constant_reason(array, divisor=node.key == "Div" and position == 1)
+            why = constant_reason(array, self.low, divisor=node.key == "Div" and position == 1)
             if not why:
                 self._note_flushed(value, array)
                 continue
             if array.size == 1:
-                return f"its constant {float(array.reshape(-1)[0]):g} {why} in fp16"
+                return f"its constant {float(array.reshape(-1)[0]):g} {why} in {self.low.name}"
             if self.model.dtype(value) == SINGLE:
-                self.plan.warnings.append(f"{node.label}: '{value.name}' {why} in fp16; the node stays fp32")
-            return f"'{value.name}' {why} in fp16"
+                self.plan.warnings.append(f"{node.label}: '{value.name}' {why} in {self.low.name}; the node stays fp32")
+            return f"'{value.name}' {why} in {self.low.name}"
         return ""
 
     def _note_flushed(self, value: Value, array: np.ndarray) -> None:
-        """Tell of weights that become 0."""
+        """Name weights that become 0."""
         if array.size < 2 or array.dtype != np.float32:
             return
-        zeros = flushed(array)
+        zeros = flushed(array, self.low)
         if zeros.size:
             lost, largest = float(np.abs(zeros).max()), float(np.abs(array).max())
             self.plan.warnings.append(
-                f"'{value.name}': {zeros.size} of {array.size} numbers, up to {lost:.1g}, become 0 in fp16; "
+                f"'{value.name}': {zeros.size} of {array.size} numbers, up to {lost:.1g}, become 0 in {self.low.name}; "
                 f"the largest is {largest:.2g}"
             )
 
     def _measured(self, facts: _Facts) -> str:
-        """The data comes too near to fp16's largest number."""
+        """The data comes too near to the type's largest number."""
         if self.ranges is None:
             return ""
         for value in (*facts.inputs, *facts.outputs):
             largest = self.ranges.largest(value.name)
-            if largest is not None and largest * MARGIN > LARGEST_HALF:
+            if largest is not None and largest * self._margin(value) > self.low.largest:
                 return f"'{value.name}' reaches {largest:.3g} on the data"
         return ""
 
+    def _margin(self, value: Value) -> float:
+        found = self._degree(value)
+        return MARGIN if found is None or fits(found) else GROWING_MARGIN
+
     def _by_rule(self, facts: _Facts) -> str:
-        """The operator is sensitive, or its numbers grow; what data shows overrules what follows from ranges."""
+        """The operator is sensitive; what data shows overrules what follows from ranges."""
         node = facts.node
         if node.proto.domain == DOMAIN:
             return "a normalisation" if "Norm" in node.op else "a node of surgeon's own"
+        if self.lean and self._is_measured(facts) and node.op not in STAYS:
+            return ""
+        if node.op == "ReduceMean" and any(_is_squared(d) for o in facts.outputs for d in _readers(o) if d.op == "Sub"):
+            return "the mean of a normalization"  # the squares are fp32: one cast before it serves both
         safe = self._is_measured_safe(facts)
         if node.op in SENSITIVE and not (safe and node.op in BY_RANGE):
             return SENSITIVE[node.op]
@@ -296,6 +343,14 @@ class _Planner:
             return ""
         if node.key == "Div" and len(facts.inputs) == 2 and not self.model.is_constant(facts.inputs[1]):
             return "division by a tensor"
+        return ""
+
+    def _by_growth(self, facts: _Facts) -> str:
+        """Its numbers grow faster than the model's inputs; what data shows overrules that."""
+        if self._is_measured_safe(facts) or (self.lean and self._is_measured(facts)):
+            return ""
+        if self.low.largest >= BF16.largest or facts.node.proto.domain == DOMAIN:
+            return ""
         degrees = [self._degree(v) for v in (*facts.inputs, *facts.outputs)]
         grown = [d for d in degrees if d is not None and not fits(d)]
         if not grown:
@@ -304,8 +359,13 @@ class _Planner:
             return "numbers without a bound"
         return "numbers that grow faster than the model's inputs, or shrink"
 
+    def _is_measured(self, facts: _Facts) -> bool:
+        """Whether the data gives every tensor of the node a range."""
+        varying = (v for v in (*facts.inputs, *facts.outputs) if not self.model.is_constant(v))
+        return self.ranges is not None and all(self.ranges.largest(v.name) is not None for v in varying)
+
     def _is_measured_safe(self, facts: _Facts) -> bool:
-        """Whether the data shows every tensor of the node well inside fp16's range, at both ends."""
+        """Whether the data shows every tensor of the node well inside the type's range, at both ends."""
         if self.ranges is None:
             return False
         for value in (*facts.inputs, *facts.outputs):
@@ -314,7 +374,7 @@ class _Planner:
             largest, smallest = self.ranges.largest(value.name), self.ranges.smallest(value.name)
             if largest is None or smallest is None:
                 return False
-            if largest * MARGIN > LARGEST_HALF or smallest < SMALLEST_NORMAL_HALF * MARGIN:
+            if largest * self._margin(value) > self.low.largest or smallest < self.low.smallest_normal * MARGIN:
                 return False
         return True
 
@@ -328,13 +388,13 @@ class _Planner:
         return "the file casts to fp32 for it"
 
     def _by_target(self, node: Node) -> str:
-        """The target does not take it in fp16."""
+        """The target does not support it in half precision."""
         return (self.refused(node) or "") if self.refused is not None else ""
 
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def leave_quantized(self) -> None:
-        """Keep a node in fp32 that DequantizeLinear feeds, or a constant behind one: it runs in int8 in the end, and a
+        """Keep a node in fp32 that DequantizeLinear feeds, or a constant after one: it runs in int8 in the end, and a
         cast between the two would undo that."""
         for node in self.nodes:
             fed = any(self._is_dequantized(v) for _, v in self.plan.floats(node))
@@ -373,16 +433,16 @@ class _Planner:
         self.plan.warnings.append(f"{node.label}: its epsilon was 0 in the file and is {repair_eps:g} now, in fp32")
 
 
-def _by_epsilon(node: Node) -> str:
-    epsilon = node.attr("epsilon")
-    if isinstance(epsilon, float) and epsilon > 0 and np.float16(epsilon) == 0:
-        return f"its epsilon {epsilon:g} is 0 in fp16"
-    return ""
+def _has_form(model: Model, node: Node, outputs: Sequence[Value], positions: Sequence[int], low: Format) -> bool:
+    """Whether the operator has a form in a type, at the opset of the model."""
+    if outputs and not any(returns(model, node, o.index, low.elem) for o in outputs):
+        return False
+    return not positions or any(takes(model, node, p, low.elem) for p in positions)
 
 
 def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:
-    """Whether a constant is a bound of Clip that fp32 cannot pass either: written as the end of fp16's range."""
-    if node.key != "Clip" or position not in (1, 2) or not is_beyond_half(array):
+    """Whether a constant is a bound of Clip that fp32 cannot pass either: written as the end of the type's range."""
+    if node.key != "Clip" or position not in (1, 2):
         return False
     return bool((np.abs(array) >= FLOAT_LIMIT).all())
 
@@ -410,13 +470,30 @@ def _types_by_attribute(model: Model, node: Node, outputs: Sequence[Value]) -> b
     given = {f.type_str for f in spec.inputs}
     for out in outputs:
         kind = spec.outputs[min(out.index, len(spec.outputs) - 1)].type_str
-        if kind not in given and returns_both(model, node, out.index):
+        if kind not in given and returns(model, node, out.index, HALF):
+            return True
+    return False
+
+
+def _readers(value: Value) -> Iterator[Node]:
+    """The nodes that read a tensor, after casts."""
+    for user in value.users:
+        if user.key == "Cast" and user.outputs[0] is not None:
+            yield from _readers(user.outputs[0])
+        else:
+            yield user
+
+
+def _is_squared(node: Node) -> bool:
+    """Whether the result of a node is multiplied by itself, or raised to a power."""
+    for user in (u for o in node.outputs if o is not None for u in _readers(o)):
+        if user.op == "Pow" or (user.op == "Mul" and len(set(user.inputs)) == 1):
             return True
     return False
 
 
 def _divides(node: Node) -> bool:
-    """Whether what the node returns divides something, behind roots and changes of shape."""
+    """Whether what the node returns divides something, after roots and changes of shape."""
     todo, seen = [o for o in node.outputs if o is not None], set()
     while todo:
         value = todo.pop()
@@ -431,4 +508,4 @@ def _divides(node: Node) -> bool:
     return False
 
 
-__all__ = ["make_plan"]
+__all__ = ["Planner"]

@@ -1,4 +1,4 @@
-"""`surgeon.rewrite`: a model rewritten, and converted to fp16 if that is asked for."""
+"""`surgeon.rewrite`: a model rewritten, and converted to half precision if that is asked for."""
 
 from __future__ import annotations
 
@@ -48,10 +48,14 @@ def _of_files(asked: Callable[P, object]) -> Callable[[Callable[..., R]], FileFu
 
 @_of_files(RewriteOptions)
 def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -> Report:
-    """`rewrite` a file into another file; returns the report. The keywords are those of `rewrite`."""
+    """`rewrite` a file into another file; returns the report. The keywords are those of `rewrite`.
+
+    A conversion with an error above the tolerance is not written, unless `allow_inexact` is True.
+    """
     check_writable(Path(out), Path(source))
     result = rewritten(Source(source), Options.checked(options))
-    result.save(out)
+    if result.precision is None or not result.precision.withheld:
+        result.save(out)
     return result.report
 
 
@@ -59,22 +63,28 @@ def rewritten(source: Source, options: Options) -> Result:
     """`rewrite`, of a source and options that are checked."""
     started = time.perf_counter()
     result = rewrite_source(source, options)
-    if options.fp16:
+    if options.way:
         result = _converted(result, options)
     result.report.seconds = time.perf_counter() - started
     return result
 
 
 def _converted(result: Result, options: Options) -> Result:
-    """The result in fp16: converted, and rewritten and converted again where the types let passes find more."""
-    from surgeon.precision.conversion import convert  # a plain rewrite starts without them
-    from surgeon.precision.ranges import load_data
+    """The result in half precision, rewritten and converted again where the types let passes find more."""
+    from surgeon.precision.conversion import MEASURED, convert  # a plain rewrite starts without them
+    from surgeon.precision.data import Samples, load_data, load_metric
+    from surgeon.precision.standard import LIMIT
 
-    data = load_data(options.data) if isinstance(options.data, str | Path) else options.data
+    data = options.data
+    if data is not None:
+        data = load_data(data) if isinstance(data, str | Path) else Samples.of(data)
     to_half = partial(
         convert,
+        way=options.way,
+        tolerance=LIMIT if options.tolerance is None else options.tolerance,
+        metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
-        data=None if data is None else list(data),
+        data=data,
         repair_eps=options.pass_options.get("repair_eps"),
         target=options.target,
         base=result.base,
@@ -82,13 +92,16 @@ def _converted(result: Result, options: Options) -> Result:
         io_fp16=options.io_fp16,
         verify=options.proves,
         allow_unproved=options.allow_unproved,
+        allow_inexact=options.allow_inexact,
+        progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
     for _ in range(ROUNDS):
         again = rewrite_source(Source(half.model), _once_more(options))
         if not again.report.applied and again.report.opset_after == again.report.opset_before:
             break
-        half = to_half(again.model, original=result.model)
+        start = [k.node for k in half.kept if k.why == MEASURED]
+        half = to_half(again.model, original=result.model, start=start)
         result.report.follow(again.report)
     written = Model(half.model)
     result.report.ops_after = operators(written)

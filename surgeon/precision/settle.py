@@ -1,11 +1,11 @@
-"""Where the border between fp16 and fp32 runs: free nodes beside parts in fp32 go with them, or do not."""
+"""Where the border between 16 bits and fp32 runs: free nodes beside parts in fp32 go with them, or do not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from surgeon.ir.graph import Node
-from surgeon.precision.half import HALF, SINGLE
+from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import KEEPS_NUMBERS
 from surgeon.precision.plan import Plan
 
@@ -64,7 +64,7 @@ def _is_scaling(plan: Plan, node: Node) -> bool:
 
 def _gain(plan: Plan, node: Node) -> int:
     """How many casts fewer there are when the node computes in fp32."""
-    return plan.casts_at(node, HALF) - plan.casts_at(node, SINGLE)
+    return plan.casts_at(node, plan.low.elem) - plan.casts_at(node, SINGLE)
 
 
 def _feeds_single(plan: Plan, node: Node) -> bool:

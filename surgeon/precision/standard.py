@@ -1,30 +1,38 @@
 """The one standard by which whole models are equal: `--fp16`, `compare`, `--bisect` and the reports ask it.
 
 A model that computes in the types of its original is held to the rule of `surgeon.proof.equality`, on every kind of
-inputs. One that was converted to half precision is held to the same rule, with three differences:
+inputs. One that was converted to half precision is held to a tolerance:
 
-1. The inputs are inside fp16's range: those of IN_RANGE, and the user's own.
-2. It is evaluated with every fp16 tensor rounded (see `rounding`), because ONNX Runtime's CPU kernels hide overflow.
-   The original is evaluated in fp32. Numbers may be apart by fp16's tolerance.
-3. They may be further apart, by TIMES_THE_ROUNDING what rounding the weights and inputs to fp16 makes of the original:
-   no conversion avoids that. Where that makes no number at all, there is none to meet.
+1. It is evaluated with every tensor of 16 bits rounded (see `rounding`), because ONNX Runtime's CPU kernels hide
+   overflow. The original is evaluated in fp32.
+2. The error of an output is max|a - b| / max|b|, over the numbers of the original that are finite. It must not be above
+   the tolerance, which is `LIMIT` unless the user gives one. Nothing excuses a larger error.
+3. Integers, such as labels and positions, must be equal but where rounding the weights and inputs alone changes them:
+   TIMES_THE_ROUNDING as many may differ.
+4. Where a TopK, an ArgMax or a NonMaxSuppression chooses the rows of an output, scores that are nearly alike may change
+   places. Its rows are compared with the nearest rows of the original, and as many may be missing as for integers.
+5. The inputs are the user's, else those of `inputs`: what occurs, not what is large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import HALVES
-from surgeon.ir.protos import all_nodes
+from surgeon.ir.model import Model
+from surgeon.ir.protos import all_nodes, copied
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.precision.half import computes_in_half, rounded_to_half
+from surgeon.precision.formats import computes_in_half, kept_or_rounded
+from surgeon.precision.operators import chosen_outputs
+from surgeon.precision.ranges import THREADS
 from surgeon.precision.rounding import GIVEN, rounded
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float
 from surgeon.proof.exact import Exact, widened
@@ -32,52 +40,66 @@ from surgeon.proof.feeds import NOT_FINITE, Feeds
 from surgeon.report import error_text
 from surgeon.rules.meaning import with_functions
 
-LIMIT = TOLERANCE[TensorProto.FLOAT16]  # relative to the largest number of an output
-TIMES_THE_ROUNDING = 4.0  # as far off may the converted model be as what rounding the weights and inputs alone makes
-IN_RANGE = frozenset({"random", "zero", "zero rows", "large", "shifted", "negative zero"})  # fp16 holds these inputs
-STATEMENT = (
-    "the second model computes in half precision: both run on inputs that fp16 holds, with every fp16 tensor rounded, "
-    f"and differences up to {LIMIT:g} count as equal"
-)
+LIMIT = 0.01  # relative to the largest number of an output
+TIMES_THE_ROUNDING = 2.0  # as many integers may differ as rounding the weights and inputs alone changes
+MOST_COLUMNS = 64  # of the rows that are compared one by one
+QUANTILE = 0.99  # of the elements of an output
+
+
+def statement(tolerance: float) -> str:
+    """What a report says of two models of which one was converted."""
+    return (
+        "the second model computes in half precision: it runs with every tensor of 16 bits rounded, and errors up to "
+        f"{tolerance:g} of an output's largest number count as equal"
+    )
 
 
 class Standard:
     """When one model stands for another.
 
     converted  whether the second one was converted to half precision
+    limit      how large the error of an output may be where it was
+    chosen     the numbers of the outputs whose rows are chosen
     reference  what is run for the first one
     evaluated  what ONNX Runtime runs for the second one
     base       the folder of the external weights of the first, `base_after` that of the second one
+    types      the types of the tensors of 16 bits of the second one, where they are known
 
     Raises Unrunnable where the second one cannot be evaluated in half precision.
     """
 
     def __init__(
-        self, before: ModelProto, after: ModelProto, base: Path | None = None, base_after: Path | None = None
+        self,
+        before: ModelProto,
+        after: ModelProto,
+        base: Path | None = None,
+        base_after: Path | None = None,
+        limit: float = LIMIT,
+        types: Mapping[str, int] | None = None,
+        chosen: set[int] | None = None,
     ) -> None:
-        self.base, self.base_after = base, base_after or base
+        self.base, self.base_after, self.limit = base, base_after or base, limit
         self.reference, self.evaluated = with_functions(before), with_functions(after)
         self.converted = _halves(after) > _halves(before)
         self._rough: Runner | None = None
+        self.chosen: set[int] = chosen or set()
         if not self.converted:
             return
+        if chosen is None:
+            self.chosen = chosen_indices(before)
         if computes_in_half(before):
             self.reference = widened(with_weights(self.reference, base), TensorProto.FLOAT)
         self._before = with_functions(before)
-        strict = rounded(with_weights(self.evaluated, self.base_after))
+        strict = rounded(with_weights(self.evaluated, self.base_after), types)
         if strict is None:
-            raise Unrunnable("the model's opset is older than 9, in which fp16 cannot be evaluated here")
+            raise Unrunnable("the model's opset is older than 9, in which half precision cannot be evaluated here")
         self.evaluated = strict
-
-    def takes(self, kind: str) -> bool:
-        """Whether the models are compared on that kind of drawn inputs."""
-        return kind in IN_RANGE or not self.converted
 
     def tolerance(self, dtype: np.dtype) -> float:
         """How far apart two results of a type may be, relative to the largest number; 0 for integers."""
         own = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
         holds_floats = is_float(dtype) or dtype.kind == "O"  # a sequence may
-        return max(own, LIMIT) if self.converted and holds_floats else own
+        return max(own, self.limit) if self.converted and holds_floats else own
 
     def rough(self, feeds: Feeds) -> list[np.ndarray]:
         """What the original makes of weights and inputs that are rounded to fp16. Raises Unrunnable."""
@@ -85,9 +107,66 @@ class Standard:
             model = self.reference
             if computes_in_half(self._before):
                 model = rounded(with_weights(self._before, self.base)) or model
-            self._rough = Runner(_with_rounded_weights(model), self.base)
-        given = {n: rounded_to_half(x) for n, x in fed(self._rough.model, feeds).items()}
+            self._rough = Runner(_with_rounded_weights(model), self.base, threads=THREADS)
+        given = {n: kept_or_rounded(x) for n, x in fed(self._rough.model, feeds).items()}
         return self._rough.run(given)
+
+
+def chosen_indices(model: ModelProto) -> set[int]:
+    """The numbers of the outputs whose rows are chosen."""
+    names = chosen_outputs(Model(model))
+    return {index for index, output in enumerate(model.graph.output) if output.name in names}
+
+
+class Error(NamedTuple):
+    """How far an output is from the original's.
+
+    relative  max|a - b| / max|b|; inf where a shape is another, or a number became inf or NaN
+    quantile  QUANTILE of the elements are no further apart than this, relative to max|b|
+    cosine    of the angle between the two, 1 where they are alike
+    largest   max|b|
+    """
+
+    relative: float
+    quantile: float
+    cosine: float
+    largest: float
+
+
+def error_of(given: np.ndarray, expected: np.ndarray) -> Error:
+    """The error of an output of numbers, over those of the original that are finite."""
+    if given.shape != expected.shape:
+        return Error(np.inf, np.inf, 0.0, 0.0)
+    a, b = given.astype(np.float64).reshape(-1), expected.astype(np.float64).reshape(-1)
+    counted = np.isfinite(b)
+    if not counted.all():
+        a, b = a[counted], b[counted]
+    if not a.size:
+        return Error(0.0, 0.0, 1.0, 0.0)
+    largest = float(np.abs(b).max())
+    if not np.isfinite(a).all():
+        return Error(np.inf, np.inf, 0.0, largest)
+    gaps = np.abs(a - b)
+    scale = largest or (np.inf if not gaps.any() else 0.0)
+    with np.errstate(divide="ignore"):
+        relative, quantile = (float(np.float64(x) / scale) for x in (gaps.max(), np.quantile(gaps, QUANTILE)))
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return Error(relative, quantile, float(a @ b) / size if size else float(not gaps.any()), largest)
+
+
+def row_gaps(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """For each row of `expected` the distance of the nearest row of `given`, relative to the largest number.
+
+    The rows are those along the last axis but one, where what is along the last axis are the numbers of a box, say; or
+    the elements along the last axis.
+    """
+    width = expected.shape[-1] if expected.ndim > 1 and expected.shape[-1] <= MOST_COLUMNS else 1
+    a, b = (x.astype(np.float64).reshape(-1, width) for x in (given, expected))
+    finite = b[np.isfinite(b)]
+    scale = float(np.abs(finite).max(initial=0.0)) or 1.0
+    with np.errstate(invalid="ignore"):
+        gaps = [np.nan_to_num(np.abs(a - row).max(axis=1), nan=np.inf).min(initial=np.inf) for row in b]
+    return np.asarray(gaps) / scale
 
 
 @dataclass
@@ -98,72 +177,86 @@ class Trial:
     kind: str
     feeds: Feeds
     expected: Sequence[np.ndarray]
-    _exact: Exact = field(init=False)
+    _exact: Exact | None = field(default=None, init=False)
     _rough: list[np.ndarray] | None = None
-
-    def __post_init__(self) -> None:
-        model = self.standard.reference
-        feeds = fed(model, self.feeds)
-        half = any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
-        self._exact = Exact(model, feeds, half, self.expected, self.kind, self.standard.base)
 
     def difference(self, index: int, given: np.ndarray, tolerance: float | None = None) -> Difference:
         """The difference of the output of that number, by the standard; a tolerance of one's own is a wider one."""
         expected = self.expected[index]
-        if self.standard.converted and is_float(expected.dtype) and is_float(given.dtype):
-            given = given.astype(expected.dtype)  # --io-fp16 gives outputs another type, on purpose
-        found = compare(
+        if self.standard.converted and expected.dtype != object:
+            return self._of_converted(index, given, expected, tolerance)
+        exact = self._evaluation()
+        return compare(
             given,
             expected,
             tolerance=self.standard.tolerance(expected.dtype) if tolerance is None else tolerance,
             finite=self.kind not in NOT_FINITE,
-            exact=partial(self._exact.output, index),
-            rounding=partial(self._exact.rounding, index),
+            exact=partial(exact.output, index),
+            rounding=partial(exact.rounding, index),
             cut_off=self.kind == "inf",
         )
-        if not found.why or not self.standard.converted or given.shape != expected.shape:
-            return found
-        return self._beside_the_rounding(index, given, found) if is_float(expected.dtype) else found
 
-    def rounding(self, index: int) -> tuple[float, float]:
-        """How far off rounding the weights and inputs alone leaves an output, and that relative to its largest number;
-        inf where a number is lost, 0 where nothing was converted."""
-        if not self.standard.converted:
-            return 0.0, 0.0
-        expected, rough = self._numbers(index)
-        counted = np.isfinite(expected)
-        if rough.shape != expected.shape or not np.isfinite(rough[counted]).all():
-            return np.inf, np.inf
-        gap = float(np.abs(rough[counted] - expected[counted]).max(initial=0.0))
-        scale = float(np.abs(expected[counted]).max(initial=0.0))
-        return gap, gap / scale if scale else (np.inf if gap else 0.0)
+    def _evaluation(self) -> Exact:
+        if self._exact is None:
+            model = self.standard.reference
+            feeds = fed(model, self.feeds)
+            half = any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
+            self._exact = Exact(model, feeds, half, self.expected, self.kind, self.standard.base)
+        return self._exact
 
-    def _numbers(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """The original's output, and what it is when weights and inputs are rounded."""
-        if self._rough is None:
-            self._rough = self.standard.rough(self.feeds)
-        return self.expected[index].astype(np.float64), self._rough[index].astype(np.float64)
+    def _of_converted(self, index: int, given: np.ndarray, expected: np.ndarray, tolerance: float | None) -> Difference:
+        if given.shape != expected.shape:
+            return Difference(np.inf, f"it returns the shape {list(given.shape)} instead of {list(expected.shape)}")
+        if not is_float(expected.dtype):
+            return self._of_integers(index, given, expected)
+        error = error_of(given, expected)
+        if index in self.standard.chosen and not error.relative <= self.standard.limit:
+            return self._of_rows(index, given, expected, error)
+        limit = self.standard.limit if tolerance is None else max(tolerance, self.standard.limit)
+        if error.relative <= limit:
+            return Difference(error.relative)
+        if not np.isfinite(error.relative):
+            return Difference(np.inf, "numbers became inf or NaN")
+        why = f"the error {error_text(error.relative)} is above the tolerance {limit:g}"
+        return Difference(error.relative, why, error.relative * error.largest)
 
-    def _beside_the_rounding(self, index: int, given: np.ndarray, found: Difference) -> Difference:
-        """The difference that is left where rounding the weights and inputs alone makes numbers of the original."""
+    def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
+        """Integers, truths or texts: as many may differ as rounding the weights and inputs alone changes, twice."""
+        differing = int((given != expected).sum())
+        if not differing:
+            return Difference(0.0)
+        rough = self._rounded(index)
+        changed = 0 if rough is None or rough.shape != expected.shape else int((rough != expected).sum())
+        if differing <= TIMES_THE_ROUNDING * changed:
+            return Difference(0.0, excuse=f"rounding the weights and inputs alone changes {changed} of {expected.size}")
+        return Difference(np.inf, f"{differing} of {expected.size} results differ")
+
+    def _of_rows(self, index: int, given: np.ndarray, expected: np.ndarray, error: Error) -> Difference:
+        """Rows that were chosen: each has to be one of the original's, but for as many as rounding alone changes."""
+        limit = self.standard.limit
+        gaps = row_gaps(given, expected)
+        missing, rough = int((gaps > limit).sum()), self._rounded(index)
+        changed = 0
+        if missing and rough is not None and rough.shape == expected.shape:
+            changed = int((row_gaps(rough, expected) > limit).sum())
+        if missing <= TIMES_THE_ROUNDING * changed:
+            same = f"{len(gaps) - missing} of {len(gaps)} rows are the same, in another order"
+            return Difference(float(gaps[gaps <= limit].max(initial=0.0)), excuse=same)
+        why = f"{missing} of {len(gaps)} chosen rows are not the original's within the tolerance {limit:g}"
+        return Difference(error.relative, why, error.relative * error.largest)
+
+    def _rounded(self, index: int) -> np.ndarray | None:
+        """The output of that number where weights and inputs alone are rounded; None where that does not run."""
         try:
-            expected, rough = self._numbers(index)
+            if self._rough is None:
+                self._rough = self.standard.rough(self.feeds)
         except Unrunnable:
-            return found
-        if rough.shape != expected.shape:
-            return found
-        counted = np.isfinite(expected) & np.isfinite(rough)
-        a, b = given.astype(np.float64)[counted], expected[counted]
-        gap, own = (float(np.abs(x - b).max(initial=0.0)) for x in (a, rough[counted]))
-        if not gap <= TIMES_THE_ROUNDING * own:
-            return found
-        scale = float(np.abs(b).max(initial=0.0)) or 1.0
-        makes = error_text(own / scale) if counted[np.isfinite(expected)].all() else "no number"
-        return Difference(gap / scale, excuse=f"rounding the weights and inputs alone makes {makes} there")
+            return None
+        return self._rough[index]
 
 
 def fed(model: ModelProto, feeds: Feeds) -> Feeds:
-    """The feeds under the names and in the types of a model's inputs; `rounded` gives its fp16 inputs a suffix."""
+    """The feeds under the names and in the types of a model's inputs; `rounded` gives those of 16 bits a suffix."""
     inputs = {i.name.removesuffix(GIVEN): i for i in model.graph.input}
     found: Feeds = {}
     for name, array in feeds.items():
@@ -186,12 +279,11 @@ def _halves(model: ModelProto) -> int:
 
 def _with_rounded_weights(model: ModelProto) -> ModelProto:
     """The model with every fp32 weight that fits into fp16 rounded to it; external weights stay as they are."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     for tensor in copy.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT and tensor.data_location != TensorProto.EXTERNAL:
-            tensor.CopyFrom(numpy_helper.from_array(rounded_to_half(numpy_helper.to_array(tensor)), tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(kept_or_rounded(numpy_helper.to_array(tensor)), tensor.name))
     return copy
 
 
-__all__ = ["IN_RANGE", "LIMIT", "STATEMENT", "Standard", "Trial", "fed"]
+__all__ = ["LIMIT", "Error", "Standard", "Trial", "chosen_indices", "error_of", "fed", "statement"]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import EngineError, ModelError
 from surgeon.ir.files import check_writable, read, with_weights
@@ -30,14 +30,15 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import tensors_read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
-from surgeon.precision.half import computes_in_half
-from surgeon.precision.standard import LIMIT, Standard, Trial, fed
-from surgeon.proof.equality import is_float
+from surgeon.precision.formats import computes_in_half
+from surgeon.precision.standard import Standard, Trial, fed
+from surgeon.proof.equality import TOLERANCE, is_float
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.compare import as_onnx
 from surgeon.trt.comparison import Comparison
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, Way, save
 
+WINDOW = TOLERANCE[TensorProto.FLOAT16]  # of a window in half precision: its error is a part of the model's
 AGREES = "every window that runs by itself agrees: the difference builds up over several"
 MADE = re.compile(r"~([a-z0-9-]+)/")  # new tensors and nodes are called <old output>~<pass>/<Op>_<n>
 
@@ -266,7 +267,7 @@ class _Search:
         made = [values[n] for n in _outputs(marked)]
         standard = Standard(marked, marked)
         trial = Trial(standard, self.kind, feeds, made)
-        floor = LIMIT if computes_in_half(marked) else 0.0
+        floor = WINDOW if computes_in_half(marked) else 0.0
         found = {}
         for index, name in enumerate(_outputs(marked)):
             b = values[name]
@@ -366,7 +367,7 @@ def _differs(
     inputs = {i.name: values[i.name] for m in (left, right) for i in m.graph.input}
     nodes, passes = [_label(n) for n in right.graph.node], _passes(right.graph.node)
     try:
-        standard = Standard(left, right)
+        standard = Standard(left, right, limit=WINDOW)
         read = {i.name: values[i.name] for i in right.graph.input}
         (given,) = Runner(standard.evaluated).run(fed(standard.evaluated, read))
         own = {i.name: values[i.name] for i in left.graph.input}

@@ -25,10 +25,12 @@ from polygraphy.comparator import (
 )
 from polygraphy.logger import G_LOGGER
 
-from surgeon.errors import EngineError, ModelError, UsageError, did_you_mean
+from surgeon.errors import EngineError, ModelError, UsageError
 from surgeon.ir.files import check_writable, read_all
-from surgeon.ir.run import Unrunnable
-from surgeon.precision.standard import LIMIT, STATEMENT, Standard, Trial, fed
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.precision.data import load_data
+from surgeon.precision.inputs import plausible
+from surgeon.precision.standard import LIMIT, Standard, Trial, fed, statement
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.valid import valid_feeds
@@ -49,6 +51,7 @@ def compare(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     data: str | None = None,
+    tolerance: float = LIMIT,
     network: bool = False,
     engine: bool | None = None,
     runtime: str | None = None,
@@ -60,8 +63,11 @@ def compare(
 ) -> Comparison:
     """Run both models on random and adversarial inputs (or those of `data`) and compare output by output.
 
+    A model in half precision is compared on inputs that occur, see `surgeon.precision.inputs`.
+
     shapes    sizes of symbolic dimensions, by input
-    data      an .npz file, or a Polygraphy data loader script (a .py with a function load_data)
+    data      an .npz file, a folder of them, or a Polygraphy data loader script (a .py with a function load_data)
+    tolerance of the error of an output, relative to its largest number, where `rewritten` is in half precision
     network   evaluate the network that TensorRT's parser builds of `rewritten` too:
               needs TensorRT or TensorRT-RTX, no GPU
     engine    run `rewritten` on TensorRT too: None where that can be done (a note says why not), True in any case
@@ -91,17 +97,17 @@ def compare(
     except Unrunnable as error:
         raise ModelError(f"the models cannot be compared: {error}.") from None
     try:
-        standard = Standard(before, after, original.parent, rewritten.parent)
+        standard = Standard(before, after, original.parent, rewritten.parent, tolerance)
     except Unrunnable as error:
         raise ModelError(f"the models cannot be compared: {error}.") from None
-    inputs = [(kind, feeds) for kind, feeds in _inputs(pair, data) if data is not None or standard.takes(kind)]
+    inputs = list(_inputs(pair, data, standard, shapes))
     if not inputs:
         raise UsageError(f"'{data}' gives no inputs.")
     dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
     comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds in inputs]))
     if standard.converted:
-        comparison.tolerance = LIMIT
-        comparison.notes.append(STATEMENT)
+        comparison.tolerance = tolerance
+        comparison.notes.append(statement(tolerance))
     with contextlib.ExitStack() as held:
         first = held.enter_context(_onnx_runtime(standard.reference, original, "original"))
         second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten, "rewritten"))
@@ -289,25 +295,34 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
     return Figures(kind, error, simple.max_absdiff, simple.max_reldiff, l2.l2_norm, cosine.cosine_similarity, psnr.psnr)
 
 
-def _inputs(pair: ModelPair, data: str | None) -> Iterator[tuple[str, Feeds]]:
+def _inputs(
+    pair: ModelPair, data: str | None, standard: Standard, shapes: Mapping[str, Sequence[int]] | None
+) -> Iterator[tuple[str, Feeds]]:
     """(kind, feeds)"""
     if data is not None:
         yield from (("the given", feeds) for feeds in _load(data, pair))
+        return
+    if standard.converted:
+        yield from (("guessed", feeds) for feeds in _guessed(standard, shapes))
         return
     for infos in pair.sizes():
         yield from valid_feeds(pair.before, infos)
 
 
-def _load(data: str, pair: ModelPair) -> list[Feeds]:
-    from surgeon.precision import load_data
+def _guessed(standard: Standard, shapes: Mapping[str, Sequence[int]] | None) -> list[Feeds]:
+    """Inputs that occur. Raises ModelError where the original runs on none."""
+    try:
+        runner = Runner(standard.reference, standard.base)
+        return plausible(standard.reference, lambda feeds: runner.run(fed(standard.reference, feeds)), shapes).held
+    except Unrunnable as error:
+        raise ModelError(
+            f"the original runs on none of the inputs that surgeon tried: {error}. Give sizes that it takes with "
+            "--shapes, or inputs with --data."
+        ) from None
 
-    items = load_data(data)
-    wanted = [name for name, _, _ in pair.inputs]
-    for found in items:
-        for name in wanted:
-            if name not in found:
-                raise UsageError(f"'{data}' has no array for the input '{name}'.{did_you_mean(name, found)}")
-    return [{name: found[name] for name in wanted} for found in items]
+
+def _load(data: str, pair: ModelPair) -> list[Feeds]:
+    return list(load_data(data).checked(pair.before))
 
 
 def _check_interfaces(before: ModelProto, after: ModelProto) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from surgeon import guard
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
-from surgeon.precision.half import computes_in_half
+from surgeon.precision.formats import computes_in_half
 from surgeon.report import Progress
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles

@@ -68,7 +68,7 @@ class Loaded:
 class Fixed:
     """The result of `fix`.
 
-    path     the file that was written
+    path     the file that was written; nothing was where the error of a conversion is above the tolerance
     result   the rewritten model, and the report
     parsed   what the target's own parser says
     loaded   what ONNX Runtime says
@@ -108,8 +108,13 @@ class Fixed:
         said = answer(self.report, self.saved)
         return f"{self.parsed.parser} refuses {self.path}; {said}" if self.parsed.refused else said
 
+    @property
+    def _place(self) -> str:
+        half = self.result.precision
+        return "nothing written" if half is not None and half.withheld else f"written to {self.path}"
+
     def __repr__(self) -> str:
-        lines = [f"Fixed: {self.verdict}", f"  written to {self.path}", f"  {self.parsed}"]
+        lines = [f"Fixed: {self.verdict}", f"  {self._place}", f"  {self.parsed}"]
         lines += [f"    {node}" for node in self.parsed.refused]
         lines.append(f"  {self.loaded}")
         if self.command:
@@ -147,10 +152,12 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     started = time.perf_counter()
     place = _place(source, out)
     result = rewritten(source, options)
-    written = size_of(result.save(place))
+    withheld = result.precision is not None and result.precision.withheld
+    written = 0 if withheld else size_of(result.save(place))
     report = result.report
     report.seconds = time.perf_counter() - started
-    parsed, loaded = _parsed(place, options.target), _loaded(source, result)
+    parsed = Parsed(why_not="nothing was written") if withheld else _parsed(place, options.target)
+    loaded = _loaded(source, result)
     ready = _is_ready(result, parsed, loaded)
     where, command = next_command(place, result, options.target) if ready else ("", "")
     return Fixed(
@@ -159,7 +166,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         parsed=parsed,
         loaded=loaded,
         advice=advice_for(result, source, options),
-        saved=size_of(result.files) - written if result.files else None,
+        saved=size_of(result.files) - written if result.files and not withheld else None,
         where=where,
         command=command,
     )

@@ -15,6 +15,7 @@ from surgeon.app.commands import DONE, FAILED, ended, worst
 from surgeon.app.findings import DIFFERS, FORMATS, UNREADABLE, Finding
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
+from surgeon.precision.standard import LIMIT
 from surgeon.report import error_text
 from surgeon.trt.bisect import bisect_files, check_folder
 from surgeon.trt.compare import compare
@@ -52,6 +53,7 @@ def _compared(args: argparse.Namespace, screen: Screen) -> Comparison:
             args.rewritten,
             shapes=arguments.shapes(args.shapes),
             data=args.data,
+            tolerance=LIMIT if args.tolerance is None else args.tolerance,
             network=args.network,
             engine=args.trt,
             runtime=args.runtime,

@@ -31,8 +31,10 @@ def run(args: argparse.Namespace) -> int:
     half = fixed.result.precision
     if half is not None:
         print_precision(half, screen, bool(args.verbose))
-    done = closing(report, converted=half is not None)
-    screen.line(f"{done}; written to {fixed.path}, {report.seconds:.1f} s", "bad" if report.broken else "")
+    done = closing(report, converted=half)
+    inexact = half is not None and half.withheld
+    where = "nothing written (--allow-inexact writes it)" if inexact else f"written to {fixed.path}"
+    screen.line(f"{done}; {where}, {report.seconds:.1f} s", "bad" if report.broken or inexact else "")
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
     status = _status(fixed)

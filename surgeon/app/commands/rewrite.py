@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     _check_places(out, reports, done.result.files)
     report = done.result.report
     status = status_of(report, changes=args.check and done.changes, broken=done.half is not None and done.half.failed)
-    withheld = args.strict and bool(report.refused)
+    inexact = done.half is not None and done.half.withheld
+    withheld = inexact or (args.strict and bool(report.refused))
     written = None if withheld else out
     saved = _write(done, written, _report_files(args, done, reports, source, written, status))
     print_report(report, screen, diff=args.diff, each=bool(args.verbose), advice=done.advice)
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if reports:
         screen.line(f"{counted(len(reports), 'report')} written to {', '.join(map(str, reports))}")
     screen.line(
-        f"{closing(report, converted=done.half is not None)}; {_where(args, withheld)}, {report.seconds:.1f} s",
+        f"{closing(report, converted=done.half)}; {_where(args, withheld, inexact)}, {report.seconds:.1f} s",
         "bad" if report.broken else "",
     )
     screen.line(answer(report, saved), style)
@@ -82,7 +83,7 @@ class Done:
 
     @property
     def half(self) -> Precision | None:
-        """The conversion to fp16; None where none was asked for."""
+        """The conversion to half precision; None where none was asked for."""
         return self.result.precision
 
     @property
@@ -193,9 +194,11 @@ def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | 
     return before - size_of(done.result.save(out, reports))
 
 
-def _where(args: argparse.Namespace, withheld: bool) -> str:
+def _where(args: argparse.Namespace, withheld: bool, inexact: bool) -> str:
     if args.check:
         return "nothing written (--check)"
+    if inexact:
+        return "nothing written (--allow-inexact writes it)"
     return "nothing written (--strict)" if withheld else f"written to {args.out}"
 
 

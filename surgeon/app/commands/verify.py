@@ -123,4 +123,6 @@ def _texts(then: Mapping[str, Any], path: Path) -> dict[str, Any]:
     texts["passes"] = [trust.allowed(place, path) for place in texts["passes"]]
     if texts["data"] is not None:
         texts["data"] = trust.allowed_data(texts["data"], path)
+    if texts["metric"] is not None:
+        texts["metric"] = trust.allowed_function(texts["metric"], path)
     return texts

@@ -1,0 +1,176 @@
+"""Samples: inputs that the user gives, read one at a time, so that memory does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from onnx import ModelProto, helper
+
+from surgeon.errors import UsageError, did_you_mean
+from surgeon.proof.feeds import Feeds
+
+Load = Callable[[], Feeds]  # reads a sample
+
+
+class Samples:
+    """Several samples, each {input name: array}. Iterating reads them again.
+
+    loads  gives what reads each, in order
+    """
+
+    def __init__(self, loads: Callable[[], Iterable[Load]]) -> None:
+        self._loads = loads
+
+    @classmethod
+    def of(cls, items: Iterable[Mapping[str, np.ndarray]]) -> Samples:
+        """Samples in memory."""
+        kept = [dict(item) for item in items]
+        return cls(lambda: [partial(dict, item) for item in kept])
+
+    def __iter__(self) -> Iterator[Feeds]:
+        for load in self._loads():
+            yield load()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._loads())
+
+    def part(self, start: int, step: int, most: int | None = None) -> Samples:
+        """Every `step`-th sample from that of number `start` on, `most` of them."""
+        return Samples(lambda: [load for k, load in enumerate(self._loads()) if k % step == start][:most])
+
+    def checked(self, model: ModelProto) -> Samples:
+        """The samples in the types of a model's inputs.
+
+        Where the arrays of a sample have an axis more than the inputs, it is that of several samples. Iterating raises
+        UsageError where an array is missing or unknown.
+        """
+
+        def loads() -> Iterator[Load]:
+            for load in self._loads():
+                first = load() if _may_be_stacked(model) else None
+                if first is None or not _is_stacked(model, first):
+                    yield partial(_checked, model, load)
+                    continue
+                for k in range(min(len(array) for array in first.values())):
+                    yield partial(check_feeds, model, {name: array[k] for name, array in first.items()})
+
+        return Samples(loads)
+
+
+def _checked(model: ModelProto, load: Load) -> Feeds:
+    return check_feeds(model, load())
+
+
+def _ranks(model: ModelProto) -> dict[str, int | None]:
+    """The rank of each input; None where it is not declared."""
+    weights = {t.name for t in model.graph.initializer}
+    inputs = (i for i in model.graph.input if i.name not in weights)
+    return {i.name: len(i.type.tensor_type.shape.dim) if i.type.tensor_type.HasField("shape") else None for i in inputs}
+
+
+def _may_be_stacked(model: ModelProto) -> bool:
+    return None not in _ranks(model).values()
+
+
+def _is_stacked(model: ModelProto, feeds: Feeds) -> bool:
+    """Whether each array has one axis more than its input."""
+    ranks = _ranks(model)
+    return bool(feeds) and all(ranks.get(name) == np.ndim(array) - 1 for name, array in feeds.items())
+
+
+def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:
+    """The arrays of the model's inputs, in the inputs' types. Raises UsageError on one that is missing or unknown."""
+    weights = {t.name for t in model.graph.initializer}
+    inputs = {i.name: i for i in model.graph.input if i.name not in weights}
+    for name in feeds:
+        if name not in inputs:
+            raise UsageError(
+                f"the data has an array '{name}', and the model no such input.{did_you_mean(name, inputs)}"
+            )
+    for name in inputs:
+        if name not in feeds:
+            raise UsageError(f"the data has no array for the input '{name}'; it has {', '.join(feeds) or 'none'}.")
+    types = {n: helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for n, i in inputs.items()}
+    return {n: np.asarray(feeds[n]).astype(types[n], copy=False) for n in inputs}
+
+
+def load_data(path: str | Path) -> Samples:
+    """The samples of `x.npz` (an array for each input), of a folder of such files, or of a Polygraphy data loader.
+
+    Raises UsageError where the path is none of them.
+    """
+    where = Path(path)
+    if where.is_dir():
+        files = sorted(where.glob("*.npz"))
+        if not files:
+            raise UsageError(f"the folder '{where}' has no .npz file.")
+        return Samples(lambda: [partial(_read, file) for file in files])
+    if not where.is_file():
+        raise UsageError(f"there is no data file '{where}'.")
+    if where.suffix == ".npz":
+        _read(where)
+        return Samples(lambda: [partial(_read, where)])
+    if where.suffix != ".py":
+        raise UsageError(
+            f"'{where}' is neither an .npz file, nor a folder of them, nor a Polygraphy data loader script (.py)."
+        )
+    return Samples(_script(where))
+
+
+def _read(file: Path) -> Feeds:
+    try:
+        with np.load(file) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:  # AttributeError: one array alone
+        raise UsageError(
+            f"'{file}' does not hold arrays: {str(error).rstrip('.')}. Write one with numpy.savez(path, **inputs)."
+        ) from None
+
+
+def _imported(where: Path, function: str) -> Any:
+    """A function of a Python file. Raises UsageError where there is none."""
+    from polygraphy.exception import PolygraphyException
+    from polygraphy.logger import G_LOGGER
+    from polygraphy.mod import import_from_script
+
+    if not where.is_file():
+        raise UsageError(f"there is no file '{where}'.")
+    try:
+        with G_LOGGER.verbosity(G_LOGGER.CRITICAL + 1):  # what it would say is in the error
+            return import_from_script(str(where), function)
+    except PolygraphyException as error:
+        first = str(error).strip().splitlines()[0]
+        raise UsageError(f"'{where}' defines no function {function}(): {first}") from None
+    except Exception as error:  # the user's own code
+        raise UsageError(f"'{where}' failed: {type(error).__name__}: {error}.") from None
+
+
+def _script(where: Path) -> Callable[[], Iterator[Load]]:
+    """What calls a script's `load_data()`: the convention of `polygraphy run --data-loader-script`."""
+    loader = _imported(where, "load_data")
+
+    def made() -> Iterator[Load]:
+        try:
+            for feeds in loader():
+                yield partial(dict, {name: np.asarray(array) for name, array in feeds.items()})
+        except Exception as error:
+            raise UsageError(f"load_data() of '{where}' failed: {type(error).__name__}: {error}.") from None
+
+    return made
+
+
+def load_metric(named: str) -> Callable[..., float]:
+    """The function of FILE.py:FUNCTION. Raises UsageError where there is none."""
+    file, mark, function = named.rpartition(":")
+    if not mark or not file.endswith(".py"):
+        raise UsageError(f"--metric takes FILE.py:FUNCTION, not '{named}'.")
+    found: Callable[..., float] = _imported(Path(file), function)
+    return found
+
+
+__all__ = ["Samples", "check_feeds", "load_data", "load_metric"]

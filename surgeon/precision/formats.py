@@ -1,0 +1,106 @@
+"""The types between which a conversion decides, and what each of them holds of fp32's numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from surgeon.ir.lattice import HALVES
+
+
+class Format(NamedTuple):
+    """A floating-point type of a file.
+
+    name             as options and reports call it
+    elem             its TensorProto.DataType
+    largest          its largest finite number
+    smallest_normal  the smallest number that has all its digits
+    rounding         how far rounding to it moves a number at most, relative to the number
+    """
+
+    name: str
+    elem: int
+    largest: float
+    smallest_normal: float
+    rounding: float
+
+    def rounded(self, array: np.ndarray) -> np.ndarray:
+        """fp32 numbers in the steps of the type, in fp32; what is too large for it is inf."""
+        with np.errstate(over="ignore"):
+            return array.astype(helper.tensor_dtype_to_np_dtype(self.elem)).astype(np.float32)
+
+
+FP32 = Format("fp32", int(TensorProto.FLOAT), float(np.finfo(np.float32).max), 2.0**-126, 2.0**-24)
+FP16 = Format("fp16", int(TensorProto.FLOAT16), 65504.0, 2.0**-14, 2.0**-11)
+BF16 = Format("bf16", int(TensorProto.BFLOAT16), 2.0**128 - 2.0**120, 2.0**-126, 2.0**-9)
+FORMATS = {f.elem: f for f in (FP16, BF16, FP32)}
+FAMILY = frozenset(FORMATS)
+HALF, SINGLE = FP16.elem, FP32.elem
+COARSE = 2.05  # roundings: a constant that loses more, relative to its largest element, stays fp32
+
+
+def computes_in_half(model: ModelProto) -> bool:
+    """Whether an input or a weight of a ModelProto is in half precision, or something is cast to it."""
+    inputs = (i.type.tensor_type.elem_type for i in model.graph.input)
+    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
+    return any(kind in HALVES for kind in (*inputs, *(t.data_type for t in model.graph.initializer), *casts))
+
+
+def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = False) -> str:
+    """What becomes of a constant in a type that must not; empty where rounding is all.
+
+    divisor  whether something is divided by it
+    """
+    if array.dtype != np.float32 or not array.size:
+        return ""
+    finite = array[np.isfinite(array)]
+    largest = float(np.abs(finite).max(initial=0.0))
+    if largest > low.largest:
+        return "overflows"
+    near = low.rounded(finite)
+    if divisor and bool(((finite != 0) & (near == 0)).any()):
+        return "has divisors that become 0"
+    if largest and float(np.abs(near - finite).max()) > COARSE * low.rounding * largest:
+        return "becomes 0 or loses its digits"
+    return ""
+
+
+def flushed(array: np.ndarray, low: Format = FP16) -> np.ndarray:
+    """The numbers of an array that become 0 in a type."""
+    numbers: np.ndarray = array[(array != 0) & (low.rounded(array) == 0)]
+    return numbers
+
+
+def is_beyond(array: np.ndarray, low: Format = FP16) -> bool:
+    """Whether a finite number of an array is too large for a type."""
+    if array.dtype.kind != "f":
+        return False
+    finite = array[np.isfinite(array)].astype(np.float64)
+    return bool(finite.size) and float(np.abs(finite).max()) > low.largest
+
+
+def kept_or_rounded(array: np.ndarray, low: Format = FP16) -> np.ndarray:
+    """fp32 numbers in the steps of a type; those that it does not hold stay."""
+    if array.dtype != np.float32:
+        return array
+    near = low.rounded(array)
+    return np.where(np.isfinite(near) & (near != 0), near, array)
+
+
+__all__ = [
+    "BF16",
+    "FAMILY",
+    "FORMATS",
+    "FP16",
+    "FP32",
+    "HALF",
+    "SINGLE",
+    "Format",
+    "computes_in_half",
+    "constant_reason",
+    "flushed",
+    "is_beyond",
+    "kept_or_rounded",
+]
