@@ -335,6 +335,32 @@ def test_nothing_written_is_recorded_as_nothing(tmp_path: Path) -> None:
     assert written["record"]["output"] == [] and written["record"]["exit_status"] == 4
 
 
+def test_a_conversion_is_in_the_report(tmp_path: Path) -> None:
+    """Errors that are inf are null, and integers and scores have the same fields."""
+    report = tmp_path / "r.json"
+    big = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[2,4] x) => (float[2,4] y, int64[2,1] k) <float[4] c = {1e4, 2e4, 3e4, 4e4}> {
+  a = Mul (x, c) y = Mul (a, c) k = ArgMax <axis = 1> (a) }"""
+    metric = tmp_path / "m.py"
+    metric.write_text("def score(inputs, expected, given): return float('nan')\n")
+    for words, status in (((), 0), (("--metric", f"{metric}:score"), 1), (("--io-fp16", "--allow-inexact"), 1)):
+        run(
+            "rewrite",
+            write(tmp_path, big),
+            tmp_path / "o.onnx",
+            "--target",
+            "rtx",
+            "--fp16",
+            *words,
+            "--report",
+            report,
+        )
+        written = json.loads(report.read_text())
+        jsonschema.validate(written, SCHEMA)
+        assert written["record"]["exit_status"] == status, written["precision"]
+    assert any(o["relative"] is None for o in written["precision"]["outputs"])
+
+
 def test_the_schema_refuses_a_report_that_lacks_something(tmp_path: Path) -> None:
     report = surgeon.rewrite(write(tmp_path, NORM), target="8.4").report.to_json()
     jsonschema.validate(report, SCHEMA)

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 import pytest
 
 import surgeon
 from surgeon.app import arguments
+from surgeon.precision import OutputError, PrecisionResult
 from surgeon.rules import registry
 from surgeon.targets import names, releases, tables
 from surgeon.trt.causes import CAUSES, Cause
@@ -118,13 +120,15 @@ def test_broken_links_and_references_are_found(tmp_path: Path) -> None:
 
 def test_the_reports_fields_are_those_that_are_documented() -> None:
     written = surgeon.rewrite(ROOT / "samples/ssd_l2norm/ssd_l2norm_ts_op13.onnx", target="8.4").report.to_json()
-    fields, entry, refusal = (
+    fields, entry, refusal, _, half, output = (
         re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)
-        for part in re.split(r"^## ", DOCS["report.md"].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:4]
+        for part in re.split(r"^## ", DOCS["report.md"].read_text(encoding="utf-8"), flags=re.MULTILINE)[1:7]
     )
     assert fields == [*written, "precision", "record"]
     assert entry == list(written["applied"][0])
     assert refusal == list(surgeon.report.Declined("pass", "node", "why").to_json())
+    assert half == list(PrecisionResult(onnx.ModelProto()).to_json())
+    assert output == list(OutputError("y", "data", 0.0, 1.0).to_json())
 
 
 def test_the_readme_fits_a_screen_or_two() -> None:

@@ -73,7 +73,8 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
 
     def converted() -> tuple[bool, str]:
         found = convert(result.model, target=surgeon.Target.parse(target), base=model.parent, shapes=shapes)
-        found.save(half)
+        if not found.withheld:
+            found.save(half)
         (folder / "fp16.html").write_text(
             render(result.report, title=model.name, written=half.name, precision=found), encoding="utf-8"
         )
@@ -89,7 +90,7 @@ def run(model: Path, target: str, folder: Path, profile: dict[str, Sizes]) -> in
     job.step("again", final)
     job.step("compare", compared)
     job.step("build", lambda: built(written))
-    if job.step("fp16", converted) or half.exists():
+    if job.step("fp16", converted):
         job.step("build_fp16", lambda: built(half))
     (folder / "summary.json").write_text(
         json.dumps({"model": model.name, "target": target, "steps": job.steps}, indent=2), encoding="utf-8"

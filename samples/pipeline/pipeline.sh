@@ -36,6 +36,6 @@ step compare $SURGEON compare "$model" "$out/model.onnx" --network
 step build $SURGEON build "$out/model.onnx" "$out/model.engine" --with rtx "$@"
 
 # TensorRT-RTX and TensorRT 11 take the precision from the file: a second model, in fp16 with fp32 islands.
-step fp16 $SURGEON rewrite "$out/model.onnx" "$out/model_fp16.onnx" --target "$target" --fp16 --report "$out/fp16.json" --report "$out/fp16.html"
-[ -f "$out/model_fp16.onnx" ] && step build_fp16 $SURGEON build "$out/model_fp16.onnx" "$out/model_fp16.engine" --with rtx "$@"
+step fp16 $SURGEON rewrite "$out/model.onnx" "$out/model_fp16.onnx" --target "$target" --fp16 --report "$out/fp16.json" --report "$out/fp16.html" &&
+    step build_fp16 $SURGEON build "$out/model_fp16.onnx" "$out/model_fp16.engine" --with rtx "$@"
 exit "$worst"

@@ -66,7 +66,7 @@ def print_precision(half: Precision, screen: Screen, each: bool) -> None:
     compared = f", not compared: {half.not_compared}" if half.not_compared else ""
     hint = "; with --allow-unproved that is not a failure" if half.unproved else ""
     done, of = half.gain
-    gain = f", {done} of {of} products among them" if of else ""
+    gain = f" ({done} of {of} Conv, MatMul and the like)" if of else ""
     name = "half precision" if half.way == "half" else half.way
     text = (
         f"{half.half} nodes compute in {name}{gain}, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
