@@ -39,7 +39,7 @@ NOT_PROSE = {("passes/_contrib/grouped.py", "behind")}
 def texts() -> tuple[tuple[str, str], ...]:
     """(file, text) of what a person reads: whole documents, and of code the comments and the strings with a space."""
     code = (path for folder in ("surgeon", "passes", "docs") for path in (ROOT / folder).rglob("*.py"))
-    found = [(path, "\n".join(_prose(path.read_text()))) for path in code if "precision" not in path.parts]
+    found = [(path, "\n".join(_prose(path.read_text()))) for path in code]
     pages = (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").rglob("*.md"))
     found += [(path, NAMED.sub("", path.read_text())) for path in pages]
     return tuple((str(path.relative_to(ROOT)), text) for path, text in found)

@@ -1,21 +1,21 @@
 """Precision written in the graph: a model in half precision, with fp32 islands around what does not survive that.
 
-`conversion` says what stays fp32. The modules, lower ones first:
+`conversion` describes what stays fp32. The modules, lower ones first:
 
     formats     the types, and what each holds of fp32's numbers
     data        samples of inputs that the user gives
-    inputs      inputs that occur, where there are none
+    inputs      inputs that occur, for runs without data
     operators   what operators do to the size of numbers
     ranges      the numbers of a run
     plan        which node computes in which type
-    settle      where the border between two types runs
-    planner     the reasons
+    settle      the borders between two types
+    planner     why a node stays fp32
     emit        the model that a plan describes
     rounding    a model in half precision as a strongly typed runtime computes it
     standard    when two models are equal
     comparison  how far a converted model is from its original
-    search      the cheapest set that is enough, by measuring
-    conversion  all of it: `convert`
+    search      the cheapest set of nodes that is enough, by measuring
+    conversion  the whole conversion: `convert`
     rewriting   `surgeon.rewrite`: a rewrite, and then `convert` if that is asked for
 """
 

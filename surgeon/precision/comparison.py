@@ -19,8 +19,8 @@ from surgeon.precision.standard import LIMIT, Error, Standard, Trial, chosen_ind
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
 
-MOST_KEPT = 4  # samples of which the original's outputs stay in memory
-# What a user's own score gets: inputs, the original's outputs and the converted model's, each by name. 0 is equal.
+MOST_KEPT = 4  # samples whose outputs of the original stay in memory
+# A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 
 
@@ -32,10 +32,10 @@ class OutputError:
     inputs    "data", which is the user's, or "guessed"
     relative  max|a - b| / max|b|, inf where a number became inf or NaN
     largest   max|b|
-    quantile  99 % of the elements are no further apart than this, relative to max|b|
+    quantile  99 % of the elements differ by at most this, relative to max|b|
     cosine    of the angle between the two outputs
     why       how it differs; empty where it is equal
-    excuse    by what integers or rows that were chosen are equal though some of them differ
+    excuse    why integers or chosen rows count as equal although some of them differ
     """
 
     output: str
@@ -54,7 +54,7 @@ class OutputError:
 
     @property
     def verdict(self) -> str:
-        """Equal, and by what where that is not the error, or how it differs."""
+        """Equal, and why if the error does not decide; or how it differs."""
         return self.why or (f"equal: {self.excuse}" if self.excuse else "equal")
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Comparison:
     """The fp32 original on some inputs, with which converted models are compared one after the other.
 
     original  the model
-    samples   inputs by name; what the original makes of the first few of them is kept
+    samples   inputs by name; the original's outputs for the first few are kept
     kind      of the inputs: "data" or "guessed"
     base      the folder of the original's external weights
     limit     the tolerance
@@ -115,7 +115,7 @@ class Comparison:
         return sorted(worst.values(), key=_rank, reverse=True)
 
     def _original(self, turn: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
-        """What the original makes of the sample of that number."""
+        """The original's outputs for the sample with that index."""
         if turn < len(self._expected):
             return self._expected[turn]
         if self._reference is None:

@@ -3,27 +3,25 @@
 TensorRT 11 and TensorRT-RTX are strongly typed: they compute each node in the types that the file gives it, and have no
 switch for fp16. `convert` writes the types.
 
-What stays fp32     Softmax; exponentials, sums over an axis, divisions by a tensor, and whatever grows faster than the
-                    model's inputs (squares, and what is computed from them) until something takes the growth back,
-                    unless a run shows their numbers; constants that the type cannot hold, and epsilons above all; what
-                    follows from integers; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop themselves,
-                    not their bodies; what lies between two such parts where that saves a cast; and whatever comes
-                    within a factor of 2 of the type's largest number in a run.
+What stays fp32     Softmax; exponentials, sums over an axis, divisions by a tensor, and numbers that grow faster than
+                    inputs (squares, and what is computed from them) until a root or a division undoes that, unless
+                    a run shows their numbers; constants that the type cannot represent, such as epsilons; what
+                    is computed from integers; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop
+                    themselves, not their bodies; nodes between two such parts where that saves a cast; and nodes whose
+                    numbers come within a factor of 2 of the type's largest number in a run.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
                     measured on the others.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
                     Where it is above the tolerance, a search finds the nodes that cause it, by measuring: see `search`.
-Casts               Each tensor is made in one type and cast at most once, after its producer; casts between types of 16
-                    and 32 bits that the file has are made anew. Weights are stored in the type in which they are read,
-                    and constants that nodes compute are stored too. A second conversion changes nothing.
+Casts               Each tensor is computed in one type and cast at most once, after its producer; casts between types
+                    of 16 and 32 bits that the file has are replaced. Weights are stored in the type in which they are
+                    read, and constants that nodes compute are stored too. A second conversion changes nothing.
 Inputs, outputs     keep their types; `io_fp16` (--io-fp16) makes them half precision too.
 When                After the stage LOWER of a rewrite, on the finished fp32 model. Every rewrite is then proved in fp32
-                    to 1e-5 and this step to the tolerance, and neither hides the other; what the target keeps as one
-                    node is an island of one node; what LOWER spelled out carries its pass's name
-                    (`y~l2-norm/ReduceL2_1`), so --keep-fp32 l2-norm finds it in any file. Before LOWER the windows of
-                    the proof would mix types, and the passes would have to choose their spelling by them.
-
-ModelOpt's AutoCast and onnxconverter-common convert, too. docs/benchmarks.md has the three side by side.
+                    to 1e-5 and this step to the tolerance, and neither hides the other; a node that the target supports
+                    is an island of one node; nodes that LOWER wrote have its pass's name (`y~l2-norm/ReduceL2_1`), so
+                    --keep-fp32 l2-norm finds them in any file. Before LOWER the windows of the proof would mix types,
+                    and the passes would have to choose what they write by them.
 """
 
 from __future__ import annotations
@@ -67,9 +65,9 @@ from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The parts of the tolerance that the islands are chosen by, since other inputs have other errors: the first one, and
-# what is tried where that leaves nothing in half precision. Where the other inputs have an error above the tolerance,
-# a half of it is next.
+# The islands are chosen for a part of the tolerance, because other inputs have other errors: the first of these, and
+# the second where that leaves nothing in half precision. Where the error on the other inputs is above the tolerance,
+# half of the part is next.
 AIMS = (0.5, 0.9)
 LOWEST_AIM = 0.2
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
@@ -95,14 +93,14 @@ class Kept:
 
 @dataclass(slots=True)
 class PrecisionResult:
-    """What comes of a conversion.
+    """The result of a conversion.
 
     model         the converted model, weights inside
     kept          the nodes that stay fp32, islands first
     warnings      what the user has to know
     errors        worst first, against the fp32 original
     not_compared  why there are none; empty where the models were compared
-    unproved      whether that is a failure: nobody said that they need not be compared
+    unproved      whether that is a failure: it is, unless `allow_unproved` permits it
     half          how many nodes compute in half precision
     single        how many compute in fp32
     casts         how many Cast nodes are between the two
@@ -111,7 +109,7 @@ class PrecisionResult:
     inputs        what the models were compared on, in words
     measured      how many conversions were measured to find what stays fp32
     allow_inexact whether it may be written though it failed
-    gain          the share of the Conv, MatMul and their like that computes in half precision
+    gain          how many of the Conv, MatMul and the like compute in half precision, and how many there are
     """
 
     model: ModelProto
@@ -132,7 +130,7 @@ class PrecisionResult:
 
     @property
     def failed(self) -> bool:
-        """Whether the error of an output is above the tolerance, or not known though nobody waived that."""
+        """Whether the error of an output is above the tolerance, or or not known."""
         return self.unproved or any(not e.ok for e in self.errors)
 
     @property
@@ -186,7 +184,7 @@ def convert(
     start: Collection[str] = (),
     progress: Progress = lambda phase, done, total: None,
 ) -> PrecisionResult:
-    """Convert a model to half precision where that is enough. The model passed in is not changed.
+    """Convert a model to half precision where that is exact enough. The model passed in is not changed.
 
     way             "fp16", "bf16", or "half": fp16, and bf16 where its range does not suffice
     tolerance       the largest error of an output, relative to its largest number
@@ -256,12 +254,12 @@ def _samples(
     verify: bool,
     result: PrecisionResult,
 ) -> tuple[Samples, str, bool]:
-    """Inputs, what they are, and whether their numbers are those that occur; `result` gets what is said of them."""
+    """Inputs, their kind, and whether their numbers are those that occur; `result` gets their description."""
     if feeds is not None:
         if not len(feeds):
             raise UsageError("the calibration data holds no inputs.")
-        half = f"{len(feeds)} samples, of which every second one chose what stays fp32 and the others gave the errors"
-        count = half if len(feeds) > 1 else "one sample, which chose what stays fp32 and gave the errors, too"
+        half = f"{len(feeds)} samples; every second one chose what stays fp32, the others gave the errors"
+        count = half if len(feeds) > 1 else "one sample, which chose what stays fp32 and also gave the errors"
         result.inputs = [f"the data: {count}"]
         return feeds, "data", True
     if not verify:
@@ -337,7 +335,7 @@ class _Conversion:
     def choose(
         self, compare: Sequence[Comparison], ranges: Ranges | None, result: PrecisionResult, progress: Progress
     ) -> Mapping[Node, str]:
-        """The nodes that stay fp32 beside those of the first planner, with the error of each output in `result`.
+        """The nodes that stay fp32 besides those of the first planner, with the error of each output in `result`.
 
         compare  on the inputs by which they are chosen, and on those on which the error is measured
         """
@@ -363,7 +361,7 @@ class _Conversion:
         return best
 
     def _is_useless(self, islands: Mapping[Node, str]) -> bool:
-        """Whether no product is left that computes in half precision, where there are some."""
+        """Whether the model has products, and none computes in half precision."""
         done, of = _gain(self.planners[0].settled(islands))
         return of > 0 and not done
 
@@ -435,9 +433,9 @@ def _score(error: OutputError) -> float:
 
 
 def _cost(plan: Plan, ranges: Ranges | None) -> float:
-    """About how many bytes an engine moves: what products read and write in their types, and what casts do.
+    """About how many bytes an engine moves: those that products read and write in their types, and those of casts.
 
-    What is elementwise is fused into the products. A cast that stays is a kernel of its own.
+    Elementwise nodes are fused into the products. A cast is a kernel of its own.
     """
 
     def elements(value: Value | None) -> int:
@@ -484,7 +482,7 @@ def _raised(model: ModelProto) -> ModelProto:
 
 
 def _finished(converted: ModelProto, model: ModelProto, source: ModelProto) -> ModelProto:
-    """The model with what its functions say of surgeon's own nodes, or without where the file carries none."""
+    """The model with functions for surgeon's own nodes, or without where the file has none."""
     if any(f.domain == DOMAIN for f in model.functions):
         return with_meanings(converted)
     _forget_overloads(converted.graph)
@@ -522,7 +520,7 @@ def _inlined(model: ModelProto) -> ModelProto:
 
 
 def _forget_overloads(graph: GraphProto) -> None:
-    """Take away which function a node of surgeon's own means, where the file carries none."""
+    """Remove the overloads of surgeon's own nodes, for a file without functions."""
     for node in graph.node:
         if node.domain == DOMAIN:
             node.overload = ""
@@ -547,12 +545,12 @@ def _check_words(words: Collection[str], model: Model) -> None:
 
 
 def _stem(node: Node) -> str:
-    """What a node is called by before and after the conversion: its first output, without the suffix of a cast."""
+    """The name of a node that the conversion does not change: its first output, without the suffix of a cast."""
     return next((o.name.split("~fp16")[0].split("~bf16")[0] for o in node.outputs if o is not None), node.label)
 
 
 def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, str]:
-    """The stem of a node -> why the target does not take it converted, for nodes that it takes as they were."""
+    """The stem of a node -> why the target does not support it converted, for nodes that it supported before."""
     already = {_stem(n) for s in before.scopes for n in s.live() if target.why_unsupported(n) is not None}
     found = {}
     for scope in Model(converted).scopes:
@@ -566,7 +564,7 @@ def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, 
 
 
 def _kept(plan: Plan) -> list[Kept]:
-    """The nodes that stay fp32, islands first. What only asks for a tensor's shape or compares numbers is no island."""
+    """The nodes that stay fp32, islands first; without those that only read shapes or compare numbers."""
     reasons = [*plan.single.items(), *plan.fixed.items()]
     return [Kept(n.label, n.op, why) for n, why in reasons if why != COMPUTED and plan.float_outputs(n)]
 

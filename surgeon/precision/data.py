@@ -20,7 +20,7 @@ Load = Callable[[], Feeds]  # reads a sample
 class Samples:
     """Several samples, each {input name: array}. Iterating reads them again.
 
-    loads  gives what reads each, in order
+    loads  returns a function for each sample, in order, that reads it
     """
 
     def __init__(self, loads: Callable[[], Iterable[Load]]) -> None:

@@ -1,4 +1,4 @@
-"""Whether ONNX Runtime's default options load a model in half precision, which some releases end their process over."""
+"""Whether ONNX Runtime's default options load a model in half precision: some releases end their process over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.ir.default_load import ENDS, Load
 
-MOVED = "A Transpose in front of a MatMul by weights was moved behind it: ONNX Runtime's MatmulTransposeFusion"
+MOVED = "A Transpose before a MatMul by weights was moved after it: ONNX Runtime's MatmulTransposeFusion"
 ENDED = (
     "ONNX Runtime's default optimisations end its process on this model. Load it with "
     "disabled_optimizers=['MatmulTransposeFusion', 'ConstantSharing'], or with a newer ONNX Runtime"
@@ -18,15 +18,15 @@ ENDED = (
 def ends_process(model: ModelProto) -> bool:
     """Whether a process of its own does not survive loading the model with ONNX Runtime's default options.
 
-    A message of ONNX Runtime's is no such end, nor is a model too large to be handed over.
+    An error message of ONNX Runtime does not count, and a model that is too large to pass on is not tried.
     """
     return (Load(model).answer() or "").startswith(ENDS)
 
 
 def make_loadable(model: ModelProto) -> str:
-    """Edit the model where ONNX Runtime's default options end their process over it; what to tell the user of it.
+    """Edit the model where ONNX Runtime's default options end their process over it; what the user has to know.
 
-    ONNX Runtime 1.32 ends over a Transpose that keeps the last axis in front of a MatMul by constant weights in half
+    ONNX Runtime 1.32 ends over a Transpose that keeps the last axis before a MatMul by constant weights in half
     precision. The two change places, which is exact: the weights multiply the last axis alone.
     """
     if not ends_process(model):
@@ -38,7 +38,7 @@ def make_loadable(model: ModelProto) -> str:
 
 
 def _move_transposes(model: ModelProto) -> int:
-    """Put each Transpose that a MatMul by weights reads, and that keeps the last axis, behind it; how many."""
+    """Move each Transpose that a MatMul by weights reads, and that keeps the last axis, after it; how many."""
     graph = model.graph
     ranks = {t.name: len(t.dims) for t in graph.initializer if t.data_type == TensorProto.FLOAT16}
     makers = {name: node for node in graph.node for name in node.output}
@@ -56,7 +56,7 @@ def _move_transposes(model: ModelProto) -> int:
 
 
 def _swapped(node: NodeProto, makers: Mapping[str, NodeProto], ranks: Mapping[str, int]) -> Iterator[NodeProto]:
-    """The MatMul of what the Transpose in front reads, and the Transpose behind; nothing for any other node."""
+    """The MatMul of what the Transpose before it reads, and the Transpose after it; nothing for any other node."""
     if node.op_type != "MatMul" or node.domain or ranks.get(node.input[1]) != 2:
         return
     transpose = makers.get(node.input[0])

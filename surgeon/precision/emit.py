@@ -1,4 +1,4 @@
-"""The model that a plan describes: each tensor in the type of its producer, one cast at most for the other type."""
+"""The model that a plan describes: each tensor in the type of its producer, at most one cast to each other type."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ class Emitter:
             self.wanted[self.plan.root(value), dtype] = None
 
     def _outputs(self, graph: Graph) -> Iterator[Use]:
-        """The outputs of a graph of a type of FAMILY, each with the type that it is given in, and what training
-        names."""
+        """The outputs of a graph of a type of FAMILY, and what training names, each with the type of the interface."""
         names = dict.fromkeys(info.name for info in graph.proto.output)
         names |= dict.fromkeys(v.name for v in graph.values.values() if v.is_output)
         for value in map(graph.find, names):
@@ -113,7 +112,7 @@ class Emitter:
         return [t for t in FORMATS if (value, t) in self.wanted]
 
     def _made(self, value: Value) -> int:
-        """The type in which the tensor comes to be."""
+        """The type in which the tensor is computed."""
         return self.plan.type_of(value)
 
     # ---- names -------------------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class Emitter:
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, graph: Graph, out: GraphProto) -> None:
-        """Write a graph: what stands in front of all nodes, the weights, the nodes, the types."""
+        """Write a graph: what comes before all nodes, the weights, the nodes, the types."""
         source = graph.proto
         assert isinstance(source, GraphProto)
         out.Clear()
@@ -215,7 +214,7 @@ class Emitter:
                     out.initializer.append(made)
 
     def _node(self, node: Node) -> Iterator[NodeProto]:
-        """The node in its types, and behind it the casts and copies of its outputs."""
+        """The node in its types, then the casts and copies of its outputs."""
         if self.plan.is_cast(node):
             return
         if node.key == "Constant" and node.outputs[0] is not None and self.model.dtype(node.outputs[0]) in FAMILY:
@@ -250,7 +249,7 @@ class Emitter:
         return array is not None and array.dtype == np.float32 and bool((np.abs(array) >= FLOAT_LIMIT).all())
 
     def _bound(self, value: Value, proto: NodeProto, position: int, dtype: int) -> NodeProto:
-        """The end of the type's range in the place of fp32's: both say that there is no bound."""
+        """The end of the type's range in place of fp32's: both mean that there is no bound."""
         array = self.model.constant(value)
         assert array is not None
         name = proto.input[position] = self._fresh(f"{value.name}~bound")
@@ -259,7 +258,7 @@ class Emitter:
         return helper.make_node("Constant", [], [name], name=name, value=bound)
 
     def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
-        """The epsilon that the file has lost, in the place of the 0 that it became."""
+        """The epsilon that the file has lost, in place of the 0 that it became."""
         array = np.full(
             tuple(d for d in self.model.shape(value) or () if isinstance(d, int)), self.plan.repaired[node, position]
         )
@@ -299,7 +298,7 @@ class Emitter:
             yield from self._copies(value, dtype)
 
     def _cast(self, value: Value, dtype: int) -> NodeProto:
-        """The cast of a tensor into a type, by the name of the file's own where that has one."""
+        """The cast of a tensor to a type, with the name of the file's own cast where there is one."""
         name = self._called(value, dtype)
         made = helper.make_node(
             "Cast", [self._called(value, self._made(value))], [name], name=f"{name}/Cast_1", to=dtype
@@ -322,7 +321,7 @@ class Emitter:
             yield copy
 
     def _retype(self, node: Node, proto: NodeProto) -> None:
-        """Write the attribute that says which type a Cast or a generator makes."""
+        """Write the attribute with the type that a Cast or a generator returns."""
         out = node.outputs[0] if node.outputs else None
         if out is None or not self.plan.is_family(out) or node in self.plan.fixed:
             return
@@ -339,7 +338,7 @@ class Emitter:
             _set(proto, "dtype", made)
 
     def _write_types(self, graph: Graph, out: GraphProto) -> None:
-        """Declare the types that tensors have now, of those that are declared and still there."""
+        """Declare the new types of tensors that were declared and still exist."""
         present = {o for n in out.node for o in n.output}
         for position in range(len(out.value_info) - 1, -1, -1):
             info = out.value_info[position]
@@ -365,7 +364,7 @@ def _is_stored(value: Value) -> bool:
 
 
 def _copy_but(source: ModelProto | GraphProto, out: ModelProto | GraphProto, *left_out: str) -> None:
-    """Copy every field of a model or graph but some: models are large, and what holds the tensors is written anew."""
+    """Copy every field of a model or graph but some: models are large, and tensors are written separately."""
     for field, value in source.ListFields():
         if field.name in left_out:
             continue
@@ -376,7 +375,7 @@ def _copy_but(source: ModelProto | GraphProto, out: ModelProto | GraphProto, *le
 
 
 def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
-    """Take out the inputs that old files declare for their weights, and raise the IR version to one that needs none."""
+    """Remove the inputs that old files declare for their weights, and raise the IR version to one that needs none."""
     weights = {t.name for t in source.graph.initializer}
     kept = [i for i in model.graph.input if i.name not in weights]
     del model.graph.input[:]
@@ -385,7 +384,7 @@ def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
 
 
 def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> list[NodeProto]:
-    """The nodes without those that computed constants which are stored now."""
+    """The nodes without those whose constants are stored now."""
     unread = {v.name for v in graph.values.values() if not v.users and not v.is_output}
     needed = {o.name for o in out.output} | {v.name for v in graph.values.values() if v.is_output}
     kept = []
@@ -409,14 +408,14 @@ def _inside(tensor: TensorProto, model: Model) -> TensorProto:
 
 
 def _annotate(made: NodeProto | TensorProto, source: NodeProto | TensorProto) -> None:
-    """Copy what the file says beside the contents of what is written anew."""
+    """Copy the description and the metadata of a node or tensor to the one that replaces it."""
     if source.doc_string:
         made.doc_string = source.doc_string
     made.metadata_props.extend(source.metadata_props)
 
 
 def _rename_sharded(proto: NodeProto, called: Mapping[str, str]) -> None:
-    """Have the device configurations of a node name its tensors as they are called now."""
+    """Rename the tensors in the device configurations of a node."""
     for configuration in proto.device_configurations:
         for sharding in configuration.sharding_spec:
             sharding.tensor_name = called.get(sharding.tensor_name, sharding.tensor_name)

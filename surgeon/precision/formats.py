@@ -1,4 +1,4 @@
-"""The types between which a conversion decides, and what each of them holds of fp32's numbers."""
+"""The types that a conversion chooses from, and which numbers of fp32 each of them holds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def computes_in_half(model: ModelProto) -> bool:
 
 
 def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = False) -> str:
-    """What becomes of a constant in a type that must not; empty where rounding is all.
+    """Why a type does not hold a constant; empty where it is only rounded.
 
     divisor  whether something is divided by it
     """

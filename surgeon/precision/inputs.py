@@ -1,8 +1,8 @@
-"""Inputs that occur: what a model may be fed, guessed from its inputs' shapes, types, names and first readers.
+"""Inputs that occur: what a model may get, guessed from its inputs' shapes, types, names and first readers.
 
 An image input has 3 or 1 channels and two large dimensions: its numbers are those of a photograph, from 0 to 1 and
-normalized, or from 0 to 255 where the model divides them itself. Integers that pick rows of a table are below the
-number of its rows. Masks are true but for the end, lengths are the length of the longest input, and a waveform has
+normalized, or from 0 to 255 where the model divides them itself. Integers that a Gather reads as rows of a table are
+below the number of rows. Masks are true, except at the end. Lengths are the length of the longest input. A waveform has
 numbers from -1 to 1. Any other input gets standard normal numbers, and is not `known`.
 """
 
@@ -39,7 +39,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]  # rand
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What an input is taken for: `said` in words, and how a sample of it is drawn."""
+    """What an input is taken for, in words, and how a sample of it is drawn."""
 
     said: str
     draw: Draw
@@ -119,7 +119,7 @@ def _samples(
 
 
 def _guesses(model: Model) -> dict[str, Guess]:
-    """What each input of a model is taken for; those of which nothing is known are left out."""
+    """What each input of a model is taken for; without those about which nothing is known."""
     weights = {t.name for t in model.proto.graph.initializer}
     found = {}
     for info in model.proto.graph.input:
@@ -153,7 +153,7 @@ def _guess(model: Model, value: Value) -> Guess | None:
 
 
 def _readers(value: Value) -> Iterator[Node]:
-    """The nodes that read a tensor, after what moves or casts its numbers."""
+    """The nodes that read a tensor, also through nodes that move or cast its numbers."""
     todo, seen = [value], set()
     while todo:
         for user in todo.pop().users:
@@ -182,7 +182,7 @@ def _is_waveform(shape: Shape) -> bool:
 
 
 def _scales_bytes(model: Model, node: Node) -> bool:
-    """Whether the node brings pixels from 0 to 255 to a smaller range."""
+    """Whether the node scales or shifts pixels from 0 to 255."""
     if node.key not in ("Div", "Mul", "Sub", "Add") or len(node.inputs) != 2:
         return False
     arrays = [model.constant(v) for v in node.inputs if v is not None and model.is_constant(v)]
@@ -193,7 +193,7 @@ def _scales_bytes(model: Model, node: Node) -> bool:
 
 
 def _rows(model: Model, node: Node, value: Value) -> int | None:
-    """How many rows the table has that a Gather picks by the tensor; None for any other node."""
+    """The number of rows of the table that a Gather indexes by the tensor; None for any other node."""
     if node.key != "Gather" or node.inputs[0] is None or not model.is_constant(node.inputs[0]):
         return None
     shape, axis = model.shape(node.inputs[0]), node.attr("axis") or 0
@@ -205,7 +205,7 @@ def _rows(model: Model, node: Node, value: Value) -> int | None:
 
 
 def _photograph(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers from 0 to 1 that neighbours share, as in a photograph, with sharp strokes, as in a printed page."""
+    """Numbers from 0 to 1, alike among neighbours as in a photograph, with sharp strokes as in a printed page."""
     last = shape[-1] in CHANNELS and shape[-2] >= LARGE
     height, width = (shape[-3], shape[-2]) if last else (shape[-2], shape[-1])
     rest = tuple(shape[:-3]) + (shape[-1] if last else shape[-3],)
@@ -244,13 +244,13 @@ def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.nda
 
 
 def _ids(rows: int) -> Guess:
-    return Guess(f"numbers of the {rows} rows of a table", lambda rng, shape, turn: rng.integers(0, rows, shape))
+    return Guess(f"row numbers of a table of {rows}", lambda rng, shape, turn: rng.integers(0, rows, shape))
 
 
 PHOTO = Guess("an image, from 0 to 1 and normalized", _photo)
 BYTES = Guess("an image, from 0 to 255", lambda rng, shape, turn: np.round(255 * _photograph(rng, shape)))
 WAVEFORM = Guess("a waveform, from -1 to 1", _waveform)
-MASK = Guess("a mask, with and without an end that is masked", _mask)
+MASK = Guess("a mask, all true, and false at the end", _mask)
 LENGTH = Guess("the length of the longest input", lambda rng, shape, turn: np.ones(shape))  # see `_samples`
 
 __all__ = ["Plausible", "plausible"]

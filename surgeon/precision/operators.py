@@ -1,9 +1,9 @@
 """What operators do to the size of numbers, and which of them need fp32 whatever the numbers are.
 
-The size of a tensor is told by its degree: the power of the model's inputs with which it grows. Inputs have 1,
-constants 0, x * x has 2, a norm 1, x / norm 0, 1 / norm -1. Weights are taken to keep sizes. Between 0 and 1 a tensor
-is as large as what the model is fed, or bounded; outside, inputs of a few hundred leave the range of fp16 (65504 to
-6e-8).
+The degree of a tensor is the power of the model's inputs with which its numbers grow. Inputs have 1, constants 0,
+x * x has 2, a norm 1, x / norm 0, 1 / norm -1. Weights are assumed to keep sizes. With a degree between 0 and 1,
+numbers are as large as the model's inputs, or bounded. With another, inputs of a few hundred leave the range of fp16
+(65504 to 6e-8).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from surgeon.ir.operators import (
     words,
 )
 
-# Of what grows faster than any norm takes back: exponentials, products over an axis, constants beyond fp16.
+# The degree of what no norm brings back: exponentials, products over an axis, constants beyond fp16.
 UNBOUNDED = 4.0
 
-# No rounding of their own, so they take the type of their neighbours.
+# They do not round, so they get the type of their neighbours.
 KEEPS_NUMBERS = EXACT | {"Dropout"}
-# What a conversion is made for: they sum in fp32 on tensor cores. In half precision unless their numbers do not fit.
+# What a conversion is for: they sum in fp32 on tensor cores. In half precision unless their numbers do not fit.
 HEAVY = PRODUCTS
-# Normalizations that compute in fp32 inside, whatever goes in and out: by ONNX's stash_type, and in TensorRT by
-# INormalizationLayer's default and in its plugin for InstanceNormalization.
+# Normalizations that compute in fp32 inside, whatever the types of inputs and outputs: by ONNX's stash_type, and in
+# TensorRT by INormalizationLayer's default and in its plugin for InstanceNormalization.
 INSIDE_FP32 = NORMALIZES - words("LRN LpNormalization MeanVarianceNormalization")
-# Their own sums, squares or exponentials leave fp16, or lose digits there, whatever comes in and goes out.
+# Their sums, squares or exponentials leave fp16, or lose digits there, even if inputs and outputs do not.
 SENSITIVE = {
     **dict.fromkeys(NORMALIZES - INSIDE_FP32, "a normalisation"),
     **dict.fromkeys(
@@ -50,12 +50,12 @@ SENSITIVE = {
     "Reciprocal": "a reciprocal",
     **dict.fromkeys(words("Sin Cos Tan Range Mod STFT DFT MelWeightMatrix"), "digits of large arguments"),
 }
-# In fp32 between casts they cost TensorRT-RTX nothing, and their exponentials keep their digits.
+# In fp32 between casts they cost nothing on TensorRT-RTX, and their exponentials keep their digits.
 STAYS = words("Softmax LogSoftmax")
-# Sensitive by the range of their numbers alone: measured ranges overrule the rule.
+# Sensitive because of the range of their numbers alone: measured ranges decide instead.
 BY_RANGE = ELEMENTWISE & SENSITIVE.keys() - words("Sin Cos Tan Mod")
 
-# Return numbers of one size whatever comes in, or numbers that are no floats. The logarithm of a number of fp32 is at
+# Return numbers of one size whatever they read, or no floats. The logarithm of a number of fp32 is at
 # most 104; LRN divides by a power of the sum, and the outputs of recurrent operators are between -1 and 1.
 LOGARITHMS = words("Log LogSoftmax ReduceLogSum ReduceLogSumExp")
 OF_ONE_SIZE = BOUNDED | COMPARES | LOGARITHMS | NORMALIZES - {"LRN"} | RECURRENT | {"OneHot"}
@@ -69,7 +69,7 @@ def degree(op: str, inputs: Sequence[float | None], exponent: float | None = Non
     """The degree of an operator's outputs.
 
     inputs    the degrees of its float inputs, None for one that is constant
-    exponent  that of a Pow, None where it is no constant number
+    exponent  that of a Pow, None where it is not one constant number
     """
     varying = [d for d in inputs if d is not None]
     if op in OF_ONE_SIZE or not varying:
@@ -97,7 +97,7 @@ def degree(op: str, inputs: Sequence[float | None], exponent: float | None = Non
 
 
 RANKS = {"TopK": 0, "ArgMax": 0, "ArgMin": 0, "NonMaxSuppression": 1}  # the input that is ranked
-# What makes scores of logits: values that rounding brings together, near 0 and 1 above all.
+# What turns logits into scores: rounding makes close values equal, near 0 and 1 most of all.
 SCORES = words("Sigmoid Softmax LogSoftmax HardSigmoid Tanh")
 
 
@@ -139,7 +139,7 @@ def chosen_outputs(model: Model) -> set[str]:
 
 
 def fits(degree: float) -> bool:
-    """Whether a tensor of this degree is as large as what the model is fed, or smaller but not ever smaller."""
+    """Whether a tensor of this degree is at most as large as the model's inputs, and does not shrink with them."""
     return 0.0 <= degree <= 1.0
 
 

@@ -12,14 +12,14 @@ from surgeon.ir.operators import RANDOM
 from surgeon.ir.schemas import DOMAIN, schema
 from surgeon.precision.formats import BF16, FAMILY, FP16, SINGLE, Format
 
-COMPUTED = "computed from constants"  # no island: its value is stored in the type in which it is read
+COMPUTED = "computed from constants"  # not an island: its value is stored in the type in which it is read
 TYPE_NAMES = {SINGLE: "tensor(float)", FP16.elem: "tensor(float16)", BF16.elem: "tensor(bfloat16)"}
 GENERATORS = RANDOM - {"Bernoulli", "Multinomial"} | {"ConstantOfShape", "EyeLike"}  # of a type that they choose
 
 
 @dataclass(slots=True)
 class Plan:
-    """The precision of every node of the main graph and its bodies: `low` where nothing else is said.
+    """The precision of every node of the main graph and its bodies: `low` unless a field below differs.
 
     model         the model that is converted
     io_half       whether the main graph's inputs and outputs become `low`
@@ -50,7 +50,7 @@ class Plan:
         return value
 
     def is_cast(self, node: Node) -> bool:
-        """Whether the node only casts between types of FAMILY, or names an output: the plan makes such nodes anew."""
+        """Whether the node only casts between types of FAMILY, or names an output: the emitter writes its own."""
         return bool(node.outputs) and node.outputs[0] in self.cast_sources
 
     def is_family(self, value: Value | None) -> bool:
@@ -74,7 +74,7 @@ class Plan:
         return [o for o in node.outputs if o is not None and self.is_family(o)]
 
     def varying(self, node: Node) -> list[Value]:
-        """The inputs of a type of FAMILY and no constants, in front of all casts."""
+        """The inputs of a type of FAMILY that are not constants, before all casts."""
         return [self.root(v) for _, v in self.floats(node) if not self.model.is_constant(v)]
 
     def reads(self, node: Node) -> Iterator[tuple[int, Value, int]]:
@@ -94,7 +94,7 @@ class Plan:
         return self.precision(node)
 
     def type_of(self, value: Value) -> int:
-        """The type in which a tensor is made; constants have that of the file."""
+        """The type in which a tensor is computed; constants have that of the file."""
         node = value.producer
         if node is not None:
             return self.written(node, value.index)
@@ -106,7 +106,7 @@ class Plan:
         return self.low.elem if self.io_half and original == SINGLE and value.graph is self.model.graph else original
 
     def read_types(self, value: Value, *, but_by: Node) -> set[int]:
-        """The types in which a tensor is read by all nodes but one; casts of the file are looked through."""
+        """The types in which a tensor is read by all nodes but one, also through casts of the file."""
         found: set[int] = set()
         todo = [value]
         while todo:
@@ -139,7 +139,7 @@ class Plan:
                 yield value, others
 
     def casts_at(self, node: Node, precision: int) -> int:
-        """How many casts stand at the node's inputs and outputs when it computes in `precision`."""
+        """How many casts are at the node's inputs and outputs when it computes in `precision`."""
         count = 0
         for value in dict.fromkeys(self.varying(node)):
             if self.type_of(value) != precision and precision not in self.read_types(value, but_by=node):
@@ -150,7 +150,7 @@ class Plan:
 
 
 def takes(model: Model, node: Node, position: int, elem: int) -> bool:
-    """Whether the operator takes a type as well as fp32 at an input."""
+    """Whether the operator supports a type as well as fp32 at an input."""
     return _has(model, node, position, elem, output=False)
 
 

@@ -1,7 +1,7 @@
 """Which node computes in half precision and which in fp32, with the reason for each that stays fp32.
 
-1. Each node is looked at by itself, inputs first: its types are fixed, or there is a reason for fp32, or it is free.
-2. The neighbours of Q/DQ nodes stay as they are, and lost epsilons are told, or repaired where one is given.
+1. Each node is judged by itself, inputs first: its types are fixed, or there is a reason for fp32, or it is free.
+2. The neighbours of Q/DQ nodes stay as they are. Lost epsilons are reported, or repaired where one is given.
 3. Free nodes between parts in fp32 become fp32 where that saves a cast (see `settle`).
 """
 
@@ -39,7 +39,7 @@ class Planner:
     keep        operators, pass names (nodes that the pass made) and node globs that stay fp32
     ranges      the numbers of a run
     lean        the ranges decide, and not what the operators do to numbers beyond them
-    refused     why the target does not take a node in half precision, else None
+    refused     why the target does not support a node in half precision, else None
     repair_eps  the epsilon for a divisor whose own became 0 when the file was written in fp16
     io_half     the main graph's inputs and outputs become `low`
     """
@@ -66,7 +66,7 @@ class Planner:
         self.nodes = [n for n in planner.nodes if n not in self.plan.fixed]
 
     def settled(self, islands: Mapping[Node, str] | None = None) -> Plan:
-        """The plan in which some nodes more are fp32, each for its reason, and the borders are settled."""
+        """The plan in which further nodes are fp32, each for its reason, with the borders settled."""
         plan = replace(self.plan, single={**self.plan.single, **(islands or {})})
         settle(plan, [n for n in self._free if n not in plan.single])
         return plan
@@ -74,12 +74,12 @@ class Planner:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """A node, and what reasons are found in: its inputs and outputs of a type of FAMILY, its constants of these."""
+    """A node, with its inputs, outputs and constants of a type of FAMILY."""
 
     node: Node
     inputs: list[Value]
     outputs: list[Value]
-    constants: list[tuple[int, Value, np.ndarray]]  # (position, tensor, what it is)
+    constants: list[tuple[int, Value, np.ndarray]]  # (position, tensor, its array)
 
 
 @dataclass(slots=True)
@@ -187,14 +187,13 @@ class _Planner:
         return float(array.reshape(())) if array is not None and array.size == 1 else None
 
     def _degree(self, value: Value) -> float | None:
-        """How a tensor grows: None for a constant or a weight that a caller may replace, 1 for an input and whatever
-        nothing more is said about."""
+        """The degree of a tensor: None for a constant or a weight that a caller may replace, 1 where it is unknown."""
         if value.tensor is not None or self.model.is_constant(value):
             return None
         return self.degrees.get(value, 1.0)
 
     def _constants(self, node: Node) -> Iterator[tuple[int, Value, np.ndarray]]:
-        """(position, tensor, what it is) of the inputs of a type of FAMILY that are constant."""
+        """(position, tensor, its array) of the inputs of a type of FAMILY that are constant."""
         for position, value in self.plan.floats(node):
             array = self.model.constant(value) if self.model.is_constant(value) else None
             if array is not None:
@@ -205,9 +204,9 @@ class _Planner:
     def _fixed_reason(self, node: Node, outputs: Sequence[Value]) -> str:
         model = self.model
         if node.op in QUANTIZES:
-            return "quantisation is left alone"
+            return "it quantizes, and keeps its types"
         if node.key in BODIED or node.bodies:
-            return "what goes in and out of a body keeps its type"
+            return "inputs and outputs of a body keep their types"
         if node.proto.domain == DOMAIN:
             return ""
         if node.proto.domain not in ("", "ai.onnx") or model.schema(node) is None:
@@ -215,7 +214,7 @@ class _Planner:
         if node.key == "BitCast":
             return "it reads the bits of its input"
         if _types_by_attribute(model, node, outputs):
-            return "an attribute says which type it returns"
+            return "an attribute gives the type that it returns"
         if _holds_sequences(model, node):
             return "sequences and optional tensors keep their types"
         given = [(p, v) for p, v in enumerate(node.inputs) if v is not None]
@@ -249,7 +248,7 @@ class _Planner:
         return self._measured(facts) or self._by_growth(facts)
 
     def _by_rank(self, node: Node) -> str:
-        """Rounded scores tie, and then others are chosen."""
+        """Rounded scores may become equal, and then others are chosen."""
         return "its results are ranked" if node in self.ranked else ""
 
     def _by_epsilon(self, node: Node) -> str:
@@ -285,7 +284,7 @@ class _Planner:
         return "computed from integers"
 
     def _by_constants(self, facts: _Facts) -> str:
-        """The type does not hold a constant of it. Weights among them are named, and so are numbers that become 0."""
+        """The type does not hold one of its constants. Weights among them are named, as are numbers that become 0."""
         node = facts.node
         for position, value, array in facts.constants:
             if not takes(self.model, node, position, self.low.elem) or _is_no_bound(node, position, array):
@@ -314,7 +313,7 @@ class _Planner:
             )
 
     def _measured(self, facts: _Facts) -> str:
-        """The data comes too near to the type's largest number."""
+        """Numbers in the run come too near to the type's largest number."""
         if self.ranges is None:
             return ""
         for value in (*facts.inputs, *facts.outputs):
@@ -328,7 +327,7 @@ class _Planner:
         return MARGIN if found is None or fits(found) else GROWING_MARGIN
 
     def _by_rule(self, facts: _Facts) -> str:
-        """The operator is sensitive; what data shows overrules what follows from ranges."""
+        """The operator is sensitive; measured ranges decide where the rule is about ranges."""
         node = facts.node
         if node.proto.domain == DOMAIN:
             return "a normalisation" if "Norm" in node.op else "a node of surgeon's own"
@@ -346,7 +345,7 @@ class _Planner:
         return ""
 
     def _by_growth(self, facts: _Facts) -> str:
-        """Its numbers grow faster than the model's inputs; what data shows overrules that."""
+        """Its numbers grow faster than the model's inputs; measured ranges decide where there are some."""
         if self._is_measured_safe(facts) or (self.lean and self._is_measured(facts)):
             return ""
         if self.low.largest >= BF16.largest or facts.node.proto.domain == DOMAIN:
@@ -360,12 +359,12 @@ class _Planner:
         return "numbers that grow faster than the model's inputs, or shrink"
 
     def _is_measured(self, facts: _Facts) -> bool:
-        """Whether the data gives every tensor of the node a range."""
+        """Whether the run gave every tensor of the node a range."""
         varying = (v for v in (*facts.inputs, *facts.outputs) if not self.model.is_constant(v))
         return self.ranges is not None and all(self.ranges.largest(v.name) is not None for v in varying)
 
     def _is_measured_safe(self, facts: _Facts) -> bool:
-        """Whether the data shows every tensor of the node well inside the type's range, at both ends."""
+        """Whether every tensor of the node was well inside the type's range in the run, at both ends."""
         if self.ranges is None:
             return False
         for value in (*facts.inputs, *facts.outputs):
@@ -394,12 +393,14 @@ class _Planner:
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def leave_quantized(self) -> None:
-        """Keep a node in fp32 that DequantizeLinear feeds, or a constant after one: it runs in int8 in the end, and a
-        cast between the two would undo that."""
+        """Keep a node in fp32 that reads the result of DequantizeLinear, or a constant computed from one.
+
+        It runs in int8 in the end, and a cast between the two would undo that.
+        """
         for node in self.nodes:
             fed = any(self._is_dequantized(v) for _, v in self.plan.floats(node))
             if fed and node not in self.plan.fixed:
-                self.plan.single[node] = "fed by DequantizeLinear"
+                self.plan.single[node] = "it reads the result of DequantizeLinear"
 
     def _is_dequantized(self, value: Value) -> bool:
         """Whether DequantizeLinear makes a tensor, or a constant that it is computed from."""
@@ -409,10 +410,9 @@ class _Planner:
         return node is not None and node.op == "DequantizeLinear"
 
     def look_for_lost_epsilons(self, repair_eps: float | None) -> None:
-        """Tell of an epsilon that is 0 in the file, or give it back.
+        """Report an epsilon that is 0 in the file, or repair it.
 
-        Clip(norm, 0), Max(norm, 0) and norm + 0 stand in front of a division, in fp16: the 0 was 1e-12 before it was
-        rounded.
+        Clip(norm, 0), Max(norm, 0) and norm + 0 before a division, in fp16: the 0 was 1e-12 before it was rounded.
         """
         for node in self.nodes:
             if node.op not in ("Clip", "Max", "Add"):
@@ -424,8 +424,7 @@ class _Planner:
     def _note_epsilon(self, node: Node, position: int, repair_eps: float | None) -> None:
         if repair_eps is None:
             self.plan.warnings.append(
-                f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps "
-                "gives it one"
+                f"{node.label}: its epsilon is 0 in the file, so a row of zeros is divided by 0; --repair-eps sets one"
             )
             return
         self.plan.repaired[node, position] = repair_eps
@@ -441,7 +440,7 @@ def _has_form(model: Model, node: Node, outputs: Sequence[Value], positions: Seq
 
 
 def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:
-    """Whether a constant is a bound of Clip that fp32 cannot pass either: written as the end of the type's range."""
+    """Whether a constant is a bound of Clip at the end of fp32's range, which no number of fp32 passes."""
     if node.key != "Clip" or position not in (1, 2):
         return False
     return bool((np.abs(array) >= FLOAT_LIMIT).all())
@@ -450,7 +449,7 @@ def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:
 def _holds_sequences(model: Model, node: Node) -> bool:
     """Whether an input or output of the operator is never a plain tensor.
 
-    The type of what a sequence holds is not followed.
+    The types of a sequence's elements are not tracked.
     """
     spec = model.schema(node)
     if spec is None:

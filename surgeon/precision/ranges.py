@@ -15,8 +15,8 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import FAMILY
 from surgeon.proof.feeds import Feeds
 
-THREADS = 2  # of ONNX Runtime: a number that does not depend on the machine gives results that do not
-AT_ONCE = 256  # tensors fetched by one run: memory, not time, is what limits it
+THREADS = 2  # of ONNX Runtime: with a fixed number, results do not depend on the machine
+AT_ONCE = 256  # tensors that one run returns: memory is the limit, not time
 
 
 @dataclass(slots=True)
@@ -29,8 +29,8 @@ class Ranges:
     feeds: int = 0
 
     def largest(self, name: str) -> float | None:
-        """The largest |number| of a tensor; None where it was not measured (inside a body, say), inf where a number was
-        not finite."""
+        """The largest |number| of a tensor; None where it was not measured, inside a body for example; inf where a
+        number was not finite."""
         return self._largest.get(name)
 
     def smallest(self, name: str) -> float | None:

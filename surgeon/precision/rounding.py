@@ -19,8 +19,8 @@ from surgeon.ir.protos import copied
 from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import KEEPS_NUMBERS
 
-OLDEST = 9  # an older opset has no Cast of the kind
-GIVEN = "~given"  # what the half-precision inputs of a rounded model are called after their own names
+OLDEST = 9  # older opsets have no such Cast
+GIVEN = "~given"  # the suffix of the names of half-precision inputs of a rounded model
 
 
 def rounded(model: ModelProto, types: Mapping[str, int] | None = None) -> ModelProto | None:

@@ -1,9 +1,9 @@
 """A search by measuring: the cheapest set of items that is enough, found with few measurements.
 
-`Search` knows nothing of models. Its items stand in an order in which neighbours belong together, such as the nodes of
-a graph, inputs first. A set is enough where its score is at most 1, and a larger set has no larger score: where that is
-not so, a set is found all the same, but not the smallest. What was measured is remembered, and when the budget is spent
-or the user stops it, the best set so far is the answer.
+`Search` knows nothing of models. Its items are in an order in which neighbours belong together, such as the nodes of a
+graph, inputs first. A set is enough if its score is at most 1. A larger set should not have a larger score; if it does,
+the set that is found may not be the smallest. Measurements are stored. When the budget is spent or the user stops the
+search, the best set so far is the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 Items = frozenset[T]
 
 
-PARTS = 16  # of the items, in which a run of neighbours is looked for
+PARTS = 16  # a run of neighbours begins and ends at a 16th of the items
 
 
 class _SpentError(Exception):
@@ -28,9 +28,9 @@ class Search(Generic[T]):
     """The search for a set of items.
 
     score     measures a set; at most 1 is enough
-    cost      what a set costs; it is asked often, and must be quick
+    cost      what a set costs; called often, so it must be quick
     budget    how many sets may be measured
-    known     scores of sets that were measured before; what is measured is added
+    known     scores of sets that were measured before; new ones are added
     measured  how many sets were measured by this search
     stopped   why it ended early; empty where it did not
     """
@@ -92,7 +92,7 @@ class Search(Generic[T]):
         return frozenset(items[cuts[start] : cuts[end]])
 
     def _shrink(self, items: Sequence[T], found: Items[T]) -> None:
-        """Leave out of a set what it does not need: halves first, then quarters, and so on."""
+        """Remove from a set what it does not need: halves first, then quarters, and so on."""
         parts = 2
         while len(found) > 1:
             left = [item for item in items if item in found]

@@ -1,4 +1,4 @@
-"""Where the border between 16 bits and fp32 runs: free nodes beside parts in fp32 go with them, or do not."""
+"""The borders between 16 bits and fp32: which free nodes next to parts in fp32 become fp32, too."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from surgeon.precision.plan import Plan
 
 MAX_SWEEPS = 20
 BETWEEN = "between parts in fp32"
-SCALING = "the scale or shift behind a part in fp32"
+SCALING = "the scale or shift after a part in fp32"
 
 
 def settle(plan: Plan, free: Sequence[Node]) -> None:
     """Decide for the free nodes of a plan, inputs first, until nothing changes.
 
     1. A node becomes fp32 where that saves a cast; what only moves numbers does where it costs none.
-    2. The scale or shift behind a part in fp32 becomes fp32 where it costs no cast.
-    3. In the end, what was carried along in fp32 for nobody goes back.
+    2. The scale or shift after a part in fp32 becomes fp32 where it costs no cast.
+    3. In the end, a node that became fp32 by rule 1 and saves nothing goes back.
     """
     for _ in range(MAX_SWEEPS):
         if not _sweep(plan, free):
@@ -53,7 +53,7 @@ def _saves(plan: Plan, node: Node) -> bool:
 
 
 def _is_scaling(plan: Plan, node: Node) -> bool:
-    """Whether it is the constant factor or summand behind a norm: rounding once behind it costs no more casts."""
+    """Whether it is the constant factor or summand after a norm: rounding once, after it, needs no more casts."""
     if node.key not in ("Mul", "Add", "Sub", "Div") or len(node.inputs) != 2:
         return False
     varying = plan.varying(node)

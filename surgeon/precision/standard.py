@@ -1,4 +1,4 @@
-"""The one standard by which whole models are equal: `--fp16`, `compare`, `--bisect` and the reports ask it.
+"""When whole models are equal: `--fp16`, `compare`, `--bisect` and the reports use this one standard.
 
 A model that computes in the types of its original is held to the rule of `surgeon.proof.equality`, on every kind of
 inputs. One that was converted to half precision is held to a tolerance:
@@ -7,11 +7,12 @@ inputs. One that was converted to half precision is held to a tolerance:
    overflow. The original is evaluated in fp32.
 2. The error of an output is max|a - b| / max|b|, over the numbers of the original that are finite. It must not be above
    the tolerance, which is `LIMIT` unless the user gives one. Nothing excuses a larger error.
-3. Integers, such as labels and positions, must be equal but where rounding the weights and inputs alone changes them:
-   TIMES_THE_ROUNDING as many may differ.
-4. Where a TopK, an ArgMax or a NonMaxSuppression chooses the rows of an output, scores that are nearly alike may change
-   places. Its rows are compared with the nearest rows of the original, and as many may be missing as for integers.
-5. The inputs are the user's, else those of `inputs`: what occurs, not what is large.
+3. Integers, such as labels and positions, must be equal. As many may differ as rounding the weights and inputs alone
+   changes, times TIMES_THE_ROUNDING.
+4. Where a TopK, an ArgMax or a NonMaxSuppression chooses the rows of an output, rows with nearly equal scores may come
+   in another order. For each row of the original there must be one within the tolerance; as many may be missing as in
+   rule 3.
+5. The inputs are the user's, else those of `inputs`, which occur.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ QUANTILE = 0.99  # of the elements of an output
 
 
 def statement(tolerance: float) -> str:
-    """What a report says of two models of which one was converted."""
+    """The sentence of a report on two models where the second was converted."""
     return (
         "the second model computes in half precision: it runs with every tensor of 16 bits rounded, and errors up to "
         f"{tolerance:g} of an output's largest number count as equal"
@@ -55,11 +56,11 @@ def statement(tolerance: float) -> str:
 
 
 class Standard:
-    """When one model stands for another.
+    """Whether one model may replace another.
 
     converted  whether the second one was converted to half precision
-    limit      how large the error of an output may be where it was
-    chosen     the numbers of the outputs whose rows are chosen
+    limit      the largest error of an output that is allowed then
+    chosen     the indices of the outputs whose rows are chosen
     reference  what is run for the first one
     evaluated  what ONNX Runtime runs for the second one
     base       the folder of the external weights of the first, `base_after` that of the second one
@@ -102,7 +103,7 @@ class Standard:
         return max(own, self.limit) if self.converted and holds_floats else own
 
     def rough(self, feeds: Feeds) -> list[np.ndarray]:
-        """What the original makes of weights and inputs that are rounded to fp16. Raises Unrunnable."""
+        """The original's outputs with weights and inputs rounded to fp16. Raises Unrunnable."""
         if self._rough is None:
             model = self.reference
             if computes_in_half(self._before):
@@ -113,7 +114,7 @@ class Standard:
 
 
 def chosen_indices(model: ModelProto) -> set[int]:
-    """The numbers of the outputs whose rows are chosen."""
+    """The indices of the outputs whose rows are chosen."""
     names = chosen_outputs(Model(model))
     return {index for index, output in enumerate(model.graph.output) if output.name in names}
 
@@ -122,7 +123,7 @@ class Error(NamedTuple):
     """How far an output is from the original's.
 
     relative  max|a - b| / max|b|; inf where a shape is another, or a number became inf or NaN
-    quantile  QUANTILE of the elements are no further apart than this, relative to max|b|
+    quantile  a share of QUANTILE of the elements differs by at most this, relative to max|b|
     cosine    of the angle between the two, 1 where they are alike
     largest   max|b|
     """
@@ -157,8 +158,7 @@ def error_of(given: np.ndarray, expected: np.ndarray) -> Error:
 def row_gaps(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """For each row of `expected` the distance of the nearest row of `given`, relative to the largest number.
 
-    The rows are those along the last axis but one, where what is along the last axis are the numbers of a box, say; or
-    the elements along the last axis.
+    A row is what the last axis holds, such as the numbers of a box; or an element, where the last axis is long.
     """
     width = expected.shape[-1] if expected.ndim > 1 and expected.shape[-1] <= MOST_COLUMNS else 1
     a, b = (x.astype(np.float64).reshape(-1, width) for x in (given, expected))
@@ -171,7 +171,7 @@ def row_gaps(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Trial:
-    """One set of inputs, and what the original makes of it."""
+    """One set of inputs, and the original's outputs."""
 
     standard: Standard
     kind: str
@@ -181,7 +181,7 @@ class Trial:
     _rough: list[np.ndarray] | None = None
 
     def difference(self, index: int, given: np.ndarray, tolerance: float | None = None) -> Difference:
-        """The difference of the output of that number, by the standard; a tolerance of one's own is a wider one."""
+        """The difference of the output with that index; `tolerance` counts where it is wider than the standard's."""
         expected = self.expected[index]
         if self.standard.converted and expected.dtype != object:
             return self._of_converted(index, given, expected, tolerance)
@@ -221,7 +221,7 @@ class Trial:
         return Difference(error.relative, why, error.relative * error.largest)
 
     def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
-        """Integers, truths or texts: as many may differ as rounding the weights and inputs alone changes, twice."""
+        """Integers, bools or texts: twice as many may differ as rounding the weights and inputs alone changes."""
         differing = int((given != expected).sum())
         if not differing:
             return Difference(0.0)
@@ -232,7 +232,7 @@ class Trial:
         return Difference(np.inf, f"{differing} of {expected.size} results differ")
 
     def _of_rows(self, index: int, given: np.ndarray, expected: np.ndarray, error: Error) -> Difference:
-        """Rows that were chosen: each has to be one of the original's, but for as many as rounding alone changes."""
+        """Chosen rows: at most twice as many of the original's may be missing as rounding alone changes."""
         limit = self.standard.limit
         gaps = row_gaps(given, expected)
         missing, rough = int((gaps > limit).sum()), self._rounded(index)
@@ -246,7 +246,7 @@ class Trial:
         return Difference(error.relative, why, error.relative * error.largest)
 
     def _rounded(self, index: int) -> np.ndarray | None:
-        """The output of that number where weights and inputs alone are rounded; None where that does not run."""
+        """The output with that index where only weights and inputs are rounded; None where that does not run."""
         try:
             if self._rough is None:
                 self._rough = self.standard.rough(self.feeds)
@@ -271,7 +271,7 @@ def fed(model: ModelProto, feeds: Feeds) -> Feeds:
 
 
 def _halves(model: ModelProto) -> int:
-    """How much of a model is in half precision: weights, inputs, and what is cast to it."""
+    """How many weights, inputs and casts of a model are in half precision."""
     casts = [a.i for n in all_nodes(model.graph) if n.op_type == "Cast" for a in n.attribute if a.name == "to"]
     types = [i.type.tensor_type.elem_type for i in model.graph.input]
     return sum(t in HALVES for t in (*types, *casts, *(t.data_type for t in model.graph.initializer)))

@@ -25,7 +25,7 @@ class Window(NamedTuple):
     half           whether a result is in fp16 or bf16
     one_channel    whether a result has one channel: its axis 1 is of size 1
     last_axis      whether every reduction in the file's window is over the last axis
-    uneven         whether a Reshape in front of its means puts channels into groups, whose number 16 does not divide
+    uneven         whether a Reshape before its means puts channels into groups, whose number 16 does not divide
     elements       how many elements the largest of its means is over; 0 where that is not known
     shared         whether other nodes read an input of it, too
     convolutions   whether the model has several convolutions: between them, elements are in another order
