@@ -58,8 +58,8 @@ def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, 
     return engine_of(data, batch, size)[1:]
 
 
-def engine_of(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC, detailed: bool = False) -> Built:
-    """The engine of a model, in which its program can be read where it is `detailed`.
+def engine_of(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> Built:
+    """The engine of a model.
 
     `batch` is the size of a dynamic first dimension, and of any other of its name; `size` that of the rest.
     """
@@ -73,8 +73,6 @@ def engine_of(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC, detailed: 
         )
         return Built(None, "not parsed", "; ".join(reasons))
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
-    if detailed:
-        config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
     batches = {t.get_dimension_name(0) for t in inputs if len(t.shape) > 1 and t.shape[0] < 0} - {""}
     for tensor in inputs:

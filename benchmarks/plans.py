@@ -3,7 +3,7 @@
     python benchmarks/plans.py [FILE|FOLDER ...] [--spelled] [--blame] [--keep FILE]
 
 Default: tests/corpus and samples. `--spelled` takes the models of spelled.py too. Needs no GPU: TensorRT-RTX writes the
-program of an engine into the engine, as text that is not documented, here read of version 1.7.1. Both engines of a
+program of an engine into the engine, as text that is not documented: `surgeon.trt.program` reads it. Both engines of a
 model are built with one shape an input. `--blame` runs each model that is worse again without each pass that took
 part, and says which make the difference. `--keep` keeps the plans of models in a file for the next run.
 
@@ -15,8 +15,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
-import re
 import sys
 import time
 from collections import Counter
@@ -30,19 +28,12 @@ from corpus_rtx import engine_of
 
 import surgeon
 from surgeon.errors import SurgeonError
+from surgeon.trt.program import engine_of as read_engine
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = (ROOT / "tests" / "corpus", ROOT / "samples")
 SIZES = ((2, 2), (1, 64), (1, 224), (1, 1))  # (batch, any other size) for symbolic sizes: the first that is built
 MARGIN, LEAST = 0.02, 1000  # bytes more that count: of the bytes before, and at least so many
-BYTES = {
-    "bool": 1, "int4": 0.5, "fp4": 0.5, "int8": 1, "uint8": 1, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "half": 2,
-    "bf16": 2, "bfloat16": 2, "float": 4, "int32": 4, "int64": 8, "double": 8,
-}  # fmt: skip
-TEXT = re.compile(rb"[\x20-\x7e]+")
-STEP = re.compile(r'  (\w+)=\{ name="?([^" ]+)')  # an instruction of a program, and what it runs
-NO_KERNEL = {"fork", "join", "shape_call", "signal", "wait"}
-COPY = re.compile(r"__myl_(Cast|Conc|Copy|Move|Resh|Slic|Tran)*$")
 
 
 class Plan(NamedTuple):
@@ -51,7 +42,7 @@ class Plan(NamedTuple):
     kernels   how many kernels
     copies    those of them that only move elements or change their type
     bytes     what the kernels read and write
-    unread    tensors whose size or type the text does not say: they count for no bytes
+    unread    tensors of symbolic sizes: they count for no bytes
     """
 
     kernels: int
@@ -61,44 +52,9 @@ class Plan(NamedTuple):
 
 
 def plan_of(engine: bytes) -> Plan:
-    """Read the text in an engine. The program of a fused kernel is a part of that kernel."""
-    section, nested, unread = "", False, 0
-    sizes: dict[str, float] = {}
-    kernels: list[tuple[str, float]] = []
-    for line in (found.group().decode("ascii") for found in TEXT.finditer(engine)):
-        if line.endswith("header {"):
-            section, nested, sizes = "header", False, {}
-        elif line in ("descriptors {", "main {", "shape_main {"):
-            section = line[:-2]
-        elif line == "}":
-            section = ""
-        elif section == "header" and "name=runtime-fusion-consts" in line:
-            nested = True
-        elif section == "descriptors" and not nested and "tensor={" in line:
-            name, size = _tensor(line)
-            sizes[name] = size or 0
-            unread += size is None
-        elif section == "main" and not nested and (step := STEP.match(line)) and step.group(1) not in NO_KERNEL:
-            kernels.append((step.group(2), sum(sizes.get(name, 0) for name in _operands(line))))
-    copies = sum(COPY.match(name) is not None for name, _ in kernels)
-    return Plan(len(kernels), copies, int(sum(size for _, size in kernels)), unread)
-
-
-def _tensor(line: str) -> tuple[str, float | None]:
-    """The name of a tensor and its bytes; None where its size or type is not said in numbers."""
-    name = re.search(r' name="?([^" ]+)', line)
-    dims, dtype = re.search(r"dims=\{ ([^}]*)\}", line), re.search(r" type=(\w+)", line)
-    assert name is not None, line
-    numbers = dims.group(1).split() if dims else ["?"]
-    if dtype is None or dtype.group(1) not in BYTES or not all(n.isdigit() for n in numbers):
-        return name.group(1), None
-    return name.group(1), math.prod(map(int, numbers)) * BYTES[dtype.group(1)]
-
-
-def _operands(line: str) -> set[str]:
-    """The tensors that an instruction reads and writes."""
-    lists = re.findall(r"(?<![_\w])(?:args|input_args|output_args|input|output)=\{([^}]*)\}", line)
-    return {name for names in lists for name in re.findall(r'"([^"]*)"', names)}
+    """The plan of an engine, which has one program here."""
+    (program,) = read_engine(engine).programs
+    return Plan(len(program.kernels), program.copies, program.bytes, program.uncounted)
 
 
 def worse(before: Plan, after: Plan) -> bool:
@@ -120,7 +76,7 @@ class Plans:
         """The plan of a model; None where TensorRT-RTX does not build it."""
         key = f"{trt.__version__} {size} {hashlib.sha256(model).hexdigest()}"
         if key not in self.found:
-            engine = engine_of(model, *size, detailed=True).engine
+            engine = engine_of(model, *size).engine
             self.found[key] = None if engine is None else list(plan_of(engine))
         found = self.found[key]
         return None if found is None else Plan(*found)

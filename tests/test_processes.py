@@ -29,6 +29,7 @@ WORDS = {
     "why": ["log", "--target", "8.4"],
     "verify": ["report.json"],
     "build": ["out.onnx", "out.engine", "--with", "rtx", "--profile", "x:1x3x8x8"],
+    "kernels": ["out.onnx", "--against", "in.onnx", "--shapes", "x:1x3x8x8"],
     "compare": ["in.onnx", "out.onnx", "--no-trt"],
     "passes": [],
     "explain": ["leaky-relu"],

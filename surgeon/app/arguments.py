@@ -43,6 +43,7 @@ EXAMPLES = {
     "diff-targets": ("diff-targets 8.4 10.9 model.onnx", "diff-targets 8.6 rtx model.onnx"),
     "verify": ("verify report.json", "verify -q rewritten/surgeon-reports/model.onnx.json"),
     "build": ("build out.onnx out.engine", "build out.onnx out.engine --profile x:1x3x64x64,4x3x96x96,8x3x96x96"),
+    "kernels": ("kernels model.onnx --shapes x:1x3x64x64", "kernels out.onnx --against model.onnx"),
     "compare": ("compare model.onnx out.onnx --bisect found", "compare models/ rewritten/ --jobs 2 -o compared.jsonl"),
     "passes": ("passes", "passes --passes my_passes"),
     "explain": ("explain l2-norm", "explain mine --passes my_passes"),
@@ -58,6 +59,7 @@ COMMANDS = (
     "why",
     "verify",
     "build",
+    "kernels",
     "compare",
     "passes",
     "explain",
@@ -149,8 +151,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", dest="command", required=True, parser_class=_Parser)
     for add in (
-        _add_fix, _add_rewrite, _add_check, _add_why, _add_verify, _add_build, _add_compare, _add_passes, _add_explain,
-        _add_targets, _add_diff_targets, _add_plugins, _add_trust, _add_completion,
+        _add_fix, _add_rewrite, _add_check, _add_why, _add_verify, _add_build, _add_kernels, _add_compare, _add_passes,
+        _add_explain, _add_targets, _add_diff_targets, _add_plugins, _add_trust, _add_completion,
     ):  # fmt: skip
         add(commands)
     return top
@@ -301,6 +303,19 @@ def _add_build(commands: _Commands[_Parser]) -> None:
     engine.add_argument("--fp16", action="store_true", help="allow fp16 kernels (only up to TensorRT 10, in weakly "
                         "typed networks)")
     engine.add_argument("--timing-cache", metavar="FILE", help="a timing cache to read if it exists, and to add to")
+
+
+def _add_kernels(commands: _Commands[_Parser]) -> None:
+    p = _command(commands, "kernels", "[options] MODEL.onnx|ENGINE",
+                 "list the kernels that TensorRT-RTX runs, and the bytes that they move; needs no GPU")
+    p.add_argument("model", metavar="MODEL.onnx|ENGINE", help="a model, or an engine of TensorRT-RTX")
+    _group(p, "sizes and inputs").add_argument("--shapes", metavar="X:1x3x224x224", action="append", default=[],
+        help="the shape of a dynamic input; default: a usual one")
+    _group(p, "engine").add_argument("--compute-capability", metavar="CC", help="of the GPU, such as 8.6; default: "
+                                     "what TensorRT-RTX builds for, 8.0 and later")
+    output = _group(p, "output")
+    output.add_argument("--against", metavar="OTHER", help="another model or engine: list what is different")
+    output.add_argument("--format", choices=FORMATS[:2], default="text", help="text (default), or json")
 
 
 def _add_compare(commands: _Commands[_Parser]) -> None:

@@ -39,6 +39,11 @@ class Screen:
 
             self._console = Console(highlight=False, soft_wrap=False, emoji=False)
 
+    @property
+    def width(self) -> int | None:
+        """The columns of the terminal; None in a pipe."""
+        return None if self._console is None else int(self._console.width)
+
     def line(self, text: str = "", style: str = "") -> None:
         if self.quiet:
             if style == "bad":

@@ -56,20 +56,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
 
     They are its own and those of its weights. Raises ModelError.
     """
-    if not path.exists():
-        hint = " surgeon reads files, no pipes." if path.name == "-" else ""
-        raise ModelError(f"there is no file '{path}'.{hint}")
-    if path.is_dir():
-        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
-    if not path.is_file():
-        raise ModelError(
-            f"'{path}' is a pipe or a device, and surgeon reads a model more than once. Write it to a file first."
-        )
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
-    guard.count(path, len(data))
+    data = content(path)
     if not data:
         raise ModelError(f"'{path}' is empty. Export the model again.")
     model = ModelProto()
@@ -95,6 +82,25 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)
     return model, files
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file. Raises ModelError."""
+    if not path.exists():
+        hint = " surgeon reads files, no pipes." if path.name == "-" else ""
+        raise ModelError(f"there is no file '{path}'.{hint}")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
+    if not path.is_file():
+        raise ModelError(
+            f"'{path}' is a pipe or a device, and surgeon reads a model more than once. Write it to a file first."
+        )
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
+    guard.count(path, len(data))
+    return data
 
 
 def _check_types(graph: onnx.GraphProto, path: Path) -> None:

@@ -95,9 +95,12 @@ def serialized(
     libraries: Sequence[str] = (),
     cache: str | Path | None = None,
     sources: Sequence[Any] | None = None,
+    capability: Any = None,
     progress: Progress | None = None,
 ) -> bytes:
     """The engine of an ONNX file, by Polygraphy's loaders put together; arguments as in `build`, checked.
+
+    capability  the trt.ComputeCapability to build for, with TensorRT-RTX; None is its own choice
 
     It stays bytes: making it runnable needs a GPU. Raises EngineError with every refused node.
     """
@@ -116,7 +119,7 @@ def serialized(
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
             cache = None  # it warns about each of the calls and does nothing
-        config = _config(trt, profiles, fp16, cache, sources, progress)
+        config = _config(trt, profiles, fp16, cache, sources, capability, progress)
         path = None if cache is None else str(cache)
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
@@ -133,6 +136,7 @@ def _config(
     fp16: bool,
     cache: str | Path | None,
     sources: Sequence[Any] | None,
+    capability: Any,
     progress: Progress | None,
 ) -> Callable[[Any, Any], Any]:
     """What Polygraphy calls with (builder, network) for the builder's configuration."""
@@ -150,7 +154,11 @@ def _config(
         if trt.__name__ == RTX:
             from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
 
-            return CreateConfigRTX(**options)(builder, network)
+            made = CreateConfigRTX(**options)(builder, network)
+            if capability is not None:
+                made.num_compute_capabilities = 1
+                made.set_compute_capability(capability, 0)
+            return made
         return backend.CreateConfig(fp16=fp16, tactic_sources=sources, **options)(builder, network)
 
     return config

@@ -19,6 +19,7 @@ from surgeon.rules.meaning import with_functions
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
 PICTURE_RANK, PICTURE = 4, 224  # of images; the usual height and width where the model says neither
 LENGTHS = (1, 64, 512, 4096)  # of anything else, the first one first
+TYPICAL = (128, 1, 64, 512, 4096)  # the same where the time of a run is asked about: a text of one word is not typical
 
 
 def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder: Path | None = None) -> None:
@@ -28,7 +29,7 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
     folder   that of the external weights
     """
     for profile in profiles:
-        _check_profile(profile, proto)
+        check_profile(profile, proto)
     given = set.intersection(*map(set, profiles)) if profiles else set()
     left = [name for name, dims in _dims_of_inputs(proto).items() if _is_dynamic(dims) and name not in given]
     if left:
@@ -44,20 +45,58 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
 
 
 def dynamic_inputs(model: ModelProto, folder: Path | None = None) -> dict[str, str]:
-    """Each input with unknown sizes, and a usual shape of it.
+    """Each input with unknown sizes, and a usual shape of it, such as "1x3x224x224": see `usual_shapes`."""
+    shapes, inputs = usual_shapes(model, folder), _dims_of_inputs(model)
+    return {name: "x".join(map(str, shapes[name])) for name, dims in inputs.items() if _is_dynamic(dims)}
+
+
+def usual_shapes(
+    model: ModelProto, folder: Path | None = None, lengths: Sequence[int] = LENGTHS
+) -> dict[str, list[int]]:
+    """A usual shape of each input.
 
     1. A first dimension is 1, and so is what has its name elsewhere. An unknown height or width of an image is 224.
-    2. Any other size is the first of LENGTHS with which ONNX Runtime runs the model: sound must be longer than a
+    2. Any other size is the first of `lengths` with which ONNX Runtime runs the model: sound must be longer than a
        window. Where it runs with none of them, it is 1.
 
     folder  that of the external weights
     """
     inputs = _dims_of_inputs(model)
-    found = _usual(inputs, LENGTHS[0])
+    found = _usual(inputs, 1)
     if any(_has_length(dims) for dims in inputs.values()):
-        tried = (_usual(inputs, length) for length in LENGTHS)
+        tried = (_usual(inputs, length) for length in lengths)
         found = next((shapes for shapes in tried if _runs(model, folder, shapes)), found)
-    return {name: "x".join(map(str, found[name])) for name, dims in inputs.items() if _is_dynamic(dims)}
+    return found
+
+
+def typical_shapes(
+    model: ModelProto, folder: Path | None, given: Mapping[str, Sequence[int]], like: Mapping[str, Sequence[int]]
+) -> dict[str, list[int]]:
+    """The shape of each input: the given one, else that of `like` where it fits, else a usual one for timing.
+
+    Sizes of one name are those given for it. Raises UsageError where a given shape is not one of its input.
+    """
+    check_profile({name: [sizes] * 3 for name, sizes in given.items()}, model)
+    inputs = _dims_of_inputs(model)
+    for name, sizes in given.items():
+        if not _is_shape_of(inputs[name], sizes):
+            takes = "x".join(map(str, inputs[name]))
+            raise UsageError(f"the input '{name}' is {takes}, and cannot be {'x'.join(map(str, sizes))}.")
+    fitting = {name: sizes for name, sizes in like.items() if name in inputs and _is_shape_of(inputs[name], sizes)}
+    known = {**fitting, **given}
+    named = {d: size for name, sizes in known.items() for d, size in zip(inputs[name], sizes, strict=True)}
+    usual = {} if inputs.keys() <= known.keys() else usual_shapes(model, folder, TYPICAL)
+    return {
+        name: list(known[name])
+        if name in known
+        else [d if isinstance(d, int) else named.get(d, size) for d, size in zip(dims, usual[name], strict=True)]
+        for name, dims in inputs.items()
+    }
+
+
+def _is_shape_of(dims: Sequence[Dim], sizes: Sequence[int]) -> bool:
+    """Whether an input with such dimensions can have these sizes."""
+    return len(dims) == len(sizes) and all(not isinstance(d, int) or d == s for d, s in zip(dims, sizes, strict=True))
 
 
 def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
@@ -103,7 +142,8 @@ def _runs(model: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[
     return True
 
 
-def _check_profile(profile: Profile, proto: Any) -> None:
+def check_profile(profile: Profile, proto: Any) -> None:
+    """Raise UsageError where a profile is not one of the model: other inputs, ranks or orders of sizes."""
     inputs = {i.name: i for i in proto.graph.input}
     for name, shapes in profile.items():
         if name not in inputs:

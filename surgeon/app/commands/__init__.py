@@ -26,6 +26,7 @@ STATUSES: dict[str, dict[int, str]] = {
     "why": {FAILED: "the log has no known error"},
     "verify": {FAILED: "a file or a rewrite is not the recorded one"},
     "build": {FAILED: "TensorRT refused to parse or build the model"},
+    "kernels": {FAILED: "TensorRT-RTX refused the model, or the engine cannot be read"},
     "compare": {DONE: "the models agree", FAILED: "the models differ, or could not be compared"},
     "diff-targets": {FAILED: "TO does not support nodes that FROM supports"},
     "plugins build": {FAILED: "the library could not be compiled"},

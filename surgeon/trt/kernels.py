@@ -1,0 +1,228 @@
+"""What TensorRT-RTX runs of a model, and how that differs from what it runs of another: `surgeon kernels`.
+
+No GPU is needed: `surgeon.trt.program` reads the engine that TensorRT-RTX builds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
+from surgeon.ir.files import content, read
+from surgeon.ir.process import Crashed, survived
+from surgeon.report import Progress, counted
+from surgeon.trt.engine import serialized
+from surgeon.trt.profiles import Profile, typical_shapes
+from surgeon.trt.program import Engine, Kernel, Program, engine_of, is_engine
+from surgeon.trt.runtime import choose_runtime, use
+
+Shapes = Mapping[str, Sequence[int]]
+LEAST = 1_000_000  # bytes: less is given in kB
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What TensorRT-RTX runs of a file.
+
+    shapes  of the inputs, as the engine was built; empty where the file is an engine
+    """
+
+    path: Path
+    engine: Engine
+    shapes: dict[str, list[int]]
+
+    @property
+    def program(self) -> Program:
+        """The first program: that of the first optimization profile."""
+        return self.engine.programs[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON value: every program and every kernel, sizes in bytes."""
+        return {
+            "file": str(self.path),
+            "runtime": f"TensorRT-RTX {self.engine.version}",
+            "shapes": self.shapes,
+            "programs": [program_to_json(p) for p in self.engine.programs],
+        }
+
+
+def program_to_json(program: Program) -> dict[str, Any]:
+    """The totals of a program, and its kernels in the order of the engine."""
+    return {"gpus": list(program.gpus), "profile": program.profile, **totals(program)} | {
+        "kernels": [
+            {
+                "name": k.name,
+                "computes": list(k.computes),
+                "nodes": list(k.nodes),
+                "types": k.types,
+                "bytes_read": k.bytes_read,
+                "bytes_written": k.bytes_written,
+                "uncounted": k.uncounted,
+                "copy": k.is_copy,
+            }
+            for k in program.kernels
+        ]
+    }
+
+
+def totals(program: Program) -> dict[str, Any]:
+    """The totals of a program for JSON, sizes in bytes."""
+    fused, attentions = program.attention
+    return {
+        "kernel_count": len(program.kernels),
+        "copies": program.copies,
+        "attention_fused": fused,
+        "attentions": attentions,
+        "bytes": program.bytes,
+        "weights": program.weights,
+        "activations": program.activations,
+        "uncounted": program.uncounted,
+        "branches": program.branches,
+    }
+
+
+def kernels(
+    file: str | Path,
+    *,
+    shapes: Shapes | None = None,
+    like: Shapes | None = None,
+    compute_capability: str | None = None,
+    progress: Progress | None = None,
+) -> Seen:
+    """What TensorRT-RTX runs of an ONNX file, for which it builds an engine, or of an engine that it has built.
+
+    shapes              sizes of dynamic inputs; None is a usual size of each
+    like                sizes of inputs of another model, which are taken where they fit
+    compute_capability  of the GPU, such as "8.6"; None is TensorRT-RTX's default, 8.0 and later
+
+    An engine has its sizes and its GPU already. Raises EngineError where TensorRT-RTX does not build the model or the
+    engine is not understood, UsageError, ModelError.
+    """
+    path = Path(file)
+    if is_engine(content(path)):
+        return Seen(path, _read(path, content(path)), {})
+    sizes = typical_shapes(read(path), path.parent, shapes or {}, like or {})
+    trt = use(choose_runtime("rtx"))
+    capability = None if compute_capability is None else _capability(trt, compute_capability)
+    engine = serialized(trt, path, profiles=partial(_profiles, sizes), capability=capability, progress=progress)
+    return Seen(path, _read(path, engine), sizes)
+
+
+def _read(path: Path, data: bytes) -> Engine:
+    try:
+        return engine_of(data)
+    except EngineError as error:
+        raise EngineError(f"'{path}': {error}") from None
+
+
+def _profiles(shapes: Shapes, network: Any) -> list[Profile]:
+    """One profile, which has one shape for each dynamic input, and ones for an input that decides a shape."""
+    found = {}
+    for tensor in (network.get_input(k) for k in range(network.num_inputs)):
+        if tensor.is_shape_tensor:
+            found[tensor.name] = [(1,) * (tensor.shape[0] if len(tensor.shape) else 1)] * 3
+        elif any(size < 0 for size in tensor.shape):
+            found[tensor.name] = [tuple(shapes[tensor.name])] * 3
+    return [found] if found else []
+
+
+def _capability(trt: Any, text: str) -> Any:
+    """The member of trt.ComputeCapability for "8.6", "86" or "sm86". Raises UsageError."""
+    known = {n: m for n, m in trt.ComputeCapability.__members__.items() if n.startswith("SM")}
+    name = "SM" + re.sub(r"^(sm_?)?", "", text.strip().lower()).replace(".", "")
+    if name not in known:
+        names = [f"{n[2:-1]}.{n[-1]}" for n in known]
+        raise UsageError(f"TensorRT-RTX has no compute capability '{text}'.{did_you_mean(text, names)}")
+    return known[name]
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def size(count: int, like: int = 0) -> str:
+    """A number of bytes: "44.5 MB", or "12.3 kB" where it and `like` are small."""
+    return f"{count / 1e6:.1f} MB" if max(count, like) >= LEAST else f"{count / 1e3:.1f} kB"
+
+
+def summary(program: Program, before: Program | None = None) -> str:
+    """A program in one line: "35 kernels (44 before), 44.5 MB moved (99.1), attention fused 3 of 3"."""
+    count, moved = counted(len(program.kernels), "kernel"), size(program.bytes, before.bytes if before else 0)
+    if before is not None:
+        count += f" ({len(before.kernels)} before)"
+        moved_before = size(before.bytes, program.bytes).split()[0]
+    said = [count, f"{moved} moved" + (f" ({moved_before})" if before is not None else "")]
+    fused, attentions = program.attention
+    if attentions:
+        said.append(f"attention fused {fused} of {attentions}")
+    if program.uncounted:
+        said.append(f"{counted(program.uncounted, 'tensor')} of symbolic sizes not counted")
+    return ", ".join(said)
+
+
+def told(written: Path, original: Path | None) -> str:
+    """`summary` of a written model and its original, each built in a process of its own.
+
+    Empty where TensorRT-RTX does not build the written model. The original is built for the same sizes.
+    """
+    try:
+        after = survived(partial(kernels, written))
+    except (SurgeonError, Crashed):
+        return ""
+    try:
+        before = None if original is None else survived(partial(kernels, original, like=after.shapes)).program
+    except (SurgeonError, Crashed):
+        return f"{summary(after.program)} (TensorRT-RTX does not build the original)"
+    return summary(after.program, before)
+
+
+# ---- two programs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nodes of two models, and the kernels that compute them in each."""
+
+    nodes: tuple[str, ...]
+    before: tuple[Kernel, ...]
+    after: tuple[Kernel, ...]
+
+    @property
+    def more_bytes(self) -> int:
+        """How many bytes more the second one moves."""
+        return sum(k.bytes for k in self.after) - sum(k.bytes for k in self.before)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both run the same: as many kernels, which compute the same, and as many bytes."""
+        return [(k.computes, k.bytes, k.types) for k in self.before] == [
+            (k.computes, k.bytes, k.types) for k in self.after
+        ]
+
+
+def parts(before: Program, after: Program) -> list[Part]:
+    """Two programs, cut into parts that have no node in common, in the order of the second."""
+    root: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while root.setdefault(name, name) != name:
+            root[name] = root[root[name]]
+            name = root[name]
+        return name
+
+    every = [*before.kernels, *after.kernels]
+    for kernel in every:
+        for node in kernel.nodes:
+            root[find(node)] = find(kernel.nodes[0])
+    groups: dict[str, tuple[list[Kernel], list[Kernel]]] = {}
+    for k, kernel in enumerate([*after.kernels, *before.kernels]):
+        key = find(kernel.nodes[0]) if kernel.nodes else f"\0{kernel.name}"
+        groups.setdefault(key, ([], []))[k < len(after.kernels)].append(kernel)
+    return [
+        Part(tuple(dict.fromkeys(n for k in (*old, *new) for n in k.nodes)), tuple(old), tuple(new))
+        for old, new in groups.values()
+    ]
