@@ -95,7 +95,7 @@ def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, NORM)
     assert run("fix", "in.onnx", "--for", "rtx", "-o", "my model.onnx") == 0
-    *_, parsed, loaded, _verdict, _next, following = capsys.readouterr().out.splitlines()
+    *_, parsed, loaded, _types, _verdict, _next, following = capsys.readouterr().out.splitlines()
     assert parsed.startswith("TensorRT-RTX ") and parsed.endswith(" parses it") and loaded == "ONNX Runtime loads it"
     command = following.removeprefix("  surgeon ")
     assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8"
@@ -120,6 +120,57 @@ def test_fix_fails_where_the_parser_refuses(tmp_path: Path, capsys: Captured, mo
     assert (
         "\nrefused  norm  Div  no\n" in printed and "\nTensorRT 8.4.1 refuses " in printed and "\nnext" not in printed
     )
+
+
+FP32 = "computes in the types of the file, and this one has fp32: --fp16, --bf16 or --half converts it"
+COUNTS = """<ir_version: 8, opset_import: ["" : 17]>
+g (int64[2,3] x) => (int64[2,3] y) { y = Add (x, x) }"""
+
+PRODUCT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1.001, 2.003, 3.007, 4.009}> { y = MatMul (x, w) }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (NORM, ("--for", "11"), f"TensorRT 11 {FP32}"),
+        (NORM, ("--for", "11.1"), f"TensorRT 11.1 {FP32}"),
+        (NORM, ("--for", "rtx"), f"TensorRT-RTX {FP32}"),
+        (NORM, ("--for", "10.9"), ""),
+        (NORM, ("--for", "8.6+dla"), ""),
+        (NORM, ("--for", "11", "--fp16"), ""),
+        (NORM, ("--for", "11", "--bf16"), ""),
+        (NORM.replace("float[", "float16["), ("--for", "11"), ""),
+        (COUNTS, ("--for", "11"), ""),
+    ],
+)
+def test_fix_for_a_strongly_typed_target_says_that_fp32_stays(
+    text: str, words: tuple[str, ...], said: str, tmp_path: Path, capsys: Captured
+) -> None:
+    run("fix", write(tmp_path, text), *words)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "types of the file" in line] == ([said] if said else [])
+
+
+def test_fix_writes_reports_that_can_be_verified(tmp_path: Path, capsys: Captured) -> None:
+    source, report, page = write(tmp_path, NORM), tmp_path / "r.json", tmp_path / "r.html"
+    assert run("fix", source, "--for", "8.4", "--report", report, "--report", page) == 0
+    written = json.loads(report.read_text())
+    jsonschema.validate(written, SCHEMA)
+    assert [Path(f["path"]).name for f in written["record"]["output"]] == ["in.trt.onnx"]
+    assert "in.trt.onnx" in page.read_text() and "2 reports written to" in capsys.readouterr().out
+    assert run("verify", report) == 0
+    assert run("fix", source, "--for", "8.4", "--report", tmp_path / "in.trt.onnx") == 2
+    write(tmp_path, PRODUCT)
+    assert run("fix", source, "--for", "rtx", "--fp16", "--tolerance", "1e-9", "--report", report) == 1
+    assert json.loads(report.read_text())["record"]["output"] == []
+
+
+def test_fix_prints_json(tmp_path: Path, capsys: Captured) -> None:
+    assert run("fix", write(tmp_path, NORM), "--for", "8.4", "--format", "json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["exit_status"] == 0 and printed["fix"]["command"].startswith("trtexec --onnx=in.trt.onnx")
+    assert printed["fix"]["not_parsed"] == "no TensorRT 8.4 is installed here" and not printed["fix"]["refused"]
 
 
 def test_fix_in_python_says_the_same(tmp_path: Path, capsys: Captured) -> None:

@@ -161,7 +161,8 @@ def test_whether_a_model_computes_in_half(text: str, half: bool) -> None:
 def test_fp16_is_for_weakly_typed_versions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path, RELU)
     assert main(["build", str(source), str(tmp_path / "out.engine"), "--with", "rtx", "--fp16"]) == 2
-    assert "strongly typed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "strongly typed" in said and "`surgeon rewrite --fp16`" in said
     assert not (tmp_path / "out.engine").exists()
 
 

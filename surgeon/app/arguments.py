@@ -225,11 +225,20 @@ def _reading(kind: Kind) -> dict[str, Any]:
 # fmt: off
 def _add_many(p: _Parser) -> None:
     """Add the options of commands that take many models."""
-    output = _group(p, "output")
-    output.add_argument("--format", choices=FORMATS, default="text", help="text (default); json; jsonl: one line per "
-                        "model; sarif: for code scanning; github: annotations")
-    output.add_argument("--jobs", metavar="N", type=int, default=1, help="models to process in parallel (default 1)")
+    _add_format(p)
+    _group(p, "output").add_argument("--jobs", metavar="N", type=int, default=1,
+                                     help="models to process in parallel (default 1)")
     p.add_argument("--exit-zero", action="store_true", help="exit 0 even if nodes are unsupported or rewrites fail")
+
+
+def _add_format(p: _Parser) -> None:
+    _group(p, "output").add_argument("--format", choices=FORMATS, default="text", help="text (default); json; jsonl: "
+                                     "one line per model; sarif: for code scanning; github: annotations")
+
+
+def _add_report(p: _Parser) -> None:
+    _group(p, "output").add_argument("--report", metavar="R", action="append", default=[], help="write what was done: "
+                                     "R.json, or R.html as a page")
 
 
 def _add_one(p: _Parser, asked: type, keyword: str) -> None:
@@ -256,6 +265,8 @@ def _add_fix(commands: _Commands[_Parser]) -> None:
     _add_options(p, ASKED["fix"], target="--for")
     _group(p, "output").add_argument("-o", "--out", metavar="OUT.onnx",
                                      help="the file to write; default: MODEL.trt.onnx beside the model")
+    _add_report(p)
+    _add_format(p)
 
 
 def _add_rewrite(commands: _Commands[_Parser]) -> None:
@@ -266,8 +277,7 @@ def _add_rewrite(commands: _Commands[_Parser]) -> None:
     _add_options(p, ASKED["rewrite"])
     output = _group(p, "output")
     output.add_argument("-o", "--out", metavar="OUT", help="the file to write; for several models, the folder")
-    output.add_argument("--report", metavar="R", action="append", default=[], help="write what was done: R.json, or "
-                        "R.html as a page")
+    _add_report(p)
     output.add_argument("--check", action="store_true", help="write nothing; exit 4 if something would change")
     output.add_argument("--diff", action="store_true", help="print the operators before and after, and each rewritten "
                         "part")

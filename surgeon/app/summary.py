@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surgeon.app.screen import Screen
@@ -74,11 +75,18 @@ def print_precision(half: Precision, screen: Screen, each: bool) -> None:
     screen.line(text, "bad" if half.failed else "good")
 
 
+def print_reports(paths: Sequence[Path], screen: Screen) -> None:
+    """Print which reports were written."""
+    if paths:
+        screen.line(f"{counted(len(paths), 'report')} written to {', '.join(map(str, paths))}")
+
+
 def closing(report: Report, *, converted: Precision | None = None) -> str:
     """The closing line without the file: what was proved and undone, and the conversion if there was one."""
     said = [_rewrites(report)]
     if converted is not None:
-        said = [f"converted to {'half precision' if converted.way == 'half' else converted.way}", *said]
+        done = "not converted" if converted.withheld else "converted"
+        said = [f"{done} to {'half precision' if converted.way == 'half' else converted.way}", *said]
     if report.applied:
         said.append(_proof(report))
     if report.undone:

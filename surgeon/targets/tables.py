@@ -128,6 +128,9 @@ FUNCTION_PREFERRERS = between((9, 0), (10, 6))
 # They hand the names of an input's dimensions to the network: one name is one size (onnx-tensorrt@3b008c4, 8.5 GA).
 TIES_SIZES = since(8, 5, rtx=True)
 
+# They compute each node in the types of the file, without flags for precision (docs/trt-support.md, sections 8 and 9).
+STRONGLY_TYPED = since(11, 0, rtx=True)
+
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.

@@ -124,6 +124,11 @@ class Target:
         return self._in(tables.TIES_SIZES)
 
     @property
+    def strongly_typed(self) -> bool:
+        """Whether each node is computed in the types of the file: no flag makes it fp16."""
+        return self._in(tables.STRONGLY_TYPED)
+
+    @property
     def carries_functions(self) -> bool:
         """Whether a model may have the functions of its plugin nodes: some parsers import these instead."""
         return not self._in(tables.FUNCTION_PREFERRERS)

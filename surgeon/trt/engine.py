@@ -17,6 +17,7 @@ from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
 from surgeon.precision.formats import computes_in_half
 from surgeon.report import Progress
+from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles
 from surgeon.trt.refusals import refusal_lines, refusals
@@ -66,7 +67,7 @@ def build(
     for place in (path, *([Path(timing_cache)] if timing_cache is not None else [])):
         check_writable(place, *files)
     trt = use(choose_runtime(runtime))
-    if fp16 and (trt.__name__ == RTX or int(trt.__version__.split(".")[0]) >= 11):
+    if fp16 and Target.parse("rtx" if trt.__name__ == RTX else trt.__version__).strongly_typed:
         raise UsageError(
             f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
             "Convert the model with `surgeon rewrite --fp16` and build that."

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from onnx import ModelProto, TensorProto
+
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
 from surgeon.pipeline.advice import advice_for
@@ -18,6 +20,7 @@ from surgeon.pipeline.option import P, by_keyword
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import ModelLike, Source
+from surgeon.precision.formats import computes_in_half
 from surgeon.precision.rewriting import rewritten
 from surgeon.proof.loading import load_both
 from surgeon.report import Report, target_name
@@ -73,7 +76,9 @@ class Fixed:
     parsed   what the target's own parser says
     loaded   what ONNX Runtime says
     advice   for each entry of `report.untaken`
-    saved    by how many bytes the file is smaller than the original; None where that was not a file
+    files    the files of the written model
+    saved    by how many bytes they are smaller than the original; None where that was not a file
+    types    that a strongly typed target computes the model in fp32, and the options that change that; else empty
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
     """
@@ -83,7 +88,9 @@ class Fixed:
     parsed: Parsed
     loaded: Loaded
     advice: list[str]
+    files: list[Path]
     saved: int | None
+    types: str
     where: str
     command: str
 
@@ -116,7 +123,7 @@ class Fixed:
     def __repr__(self) -> str:
         lines = [f"Fixed: {self.verdict}", f"  {self._place}", f"  {self.parsed}"]
         lines += [f"    {node}" for node in self.parsed.refused]
-        lines.append(f"  {self.loaded}")
+        lines += [f"  {text}" for text in (self.loaded, self.types) if text]
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
         return "\n".join(map(visible, lines))
@@ -150,10 +157,10 @@ def fix(model: ModelLike, out: str | Path | None = None, *, options: RewriteOpti
 def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     """`fix`, of a source and options that are checked."""
     started = time.perf_counter()
-    place = _place(source, out)
+    place = place_of(source, out)
     result = rewritten(source, options)
     withheld = result.precision is not None and result.precision.withheld
-    written = 0 if withheld else size_of(result.save(place))
+    files = [] if withheld else result.save(place)
     report = result.report
     report.seconds = time.perf_counter() - started
     parsed = Parsed(why_not="nothing was written") if withheld else _parsed(place, options.target)
@@ -166,7 +173,9 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         parsed=parsed,
         loaded=loaded,
         advice=advice_for(result, source, options),
-        saved=size_of(result.files) - written if result.files and not withheld else None,
+        files=files,
+        saved=size_of(result.files) - size_of(files) if result.files and files else None,
+        types="" if options.way else _types(result.model, options.target),
         where=where,
         command=command,
     )
@@ -177,7 +186,7 @@ def _is_ready(result: Result, parsed: Parsed, loaded: Loaded) -> bool:
     return converted and not (result.report.failed or parsed.refused or loaded.worse)
 
 
-def _place(source: Source, out: str | Path | None) -> Path:
+def place_of(source: Source, out: str | Path | None) -> Path:
     """The file to write. Raises UsageError, and ModelError where it cannot be written or is the model itself."""
     if source.path is None:
         if out is None:
@@ -205,6 +214,20 @@ def _loaded(source: Source, result: Result) -> Loaded:
         return Loaded()
     said = "the original and not this" if loading.worse else "neither the original nor this"
     return Loaded(loading.worse, f"ONNX Runtime loads {said}: {loading.after}")
+
+
+def _types(model: ModelProto, target: Target) -> str:
+    """What a strongly typed target makes of a model whose floats are all fp32; empty for any other."""
+    tensors = (
+        *(i.type.tensor_type.elem_type for i in model.graph.input),
+        *(t.data_type for t in model.graph.initializer),
+    )
+    if not target.strongly_typed or TensorProto.FLOAT not in tensors or computes_in_half(model):
+        return ""
+    return (
+        f"{target_name(str(target))} computes in the types of the file, and this one has fp32: "
+        "--fp16, --bf16 or --half converts it"
+    )
 
 
 def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:

@@ -15,7 +15,7 @@ CHANGES = 4  # --check: something would change
 WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
 MEANINGS = {DONE: "done", WRONG: "wrong usage, or a file that cannot be read or written"}
 _REWRITTEN = {
-    FAILED: "a rewrite failed its proof and was undone, whole models differ, or a conversion is above the tolerance",
+    FAILED: "a rewrite was undone, models differ, or the error of --fp16 is too large",
     UNTAKEN: "the target does not support every node of the result",
 }
 # What else the commands exit with, as their help has it.

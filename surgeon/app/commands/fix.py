@@ -3,46 +3,82 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from surgeon.app import arguments
 from surgeon.app.commands import DONE, UNTAKEN, status_of
+from surgeon.app.findings import NOT_TAKEN, Finding
 from surgeon.app.screen import Screen
-from surgeon.app.summary import closing, print_precision, print_report
+from surgeon.app.summary import closing, print_precision, print_report, print_reports
+from surgeon.app.written import Done, check_places, formatted, report_files
+from surgeon.ir.files import Content, put
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.source import Source
 from surgeon.report import Declined, Report
-from surgeon.trt.fix import Fixed, Loaded, Parsed
+from surgeon.trt.fix import Fixed, Loaded, Parsed, place_of
 from surgeon.trt.fix import fixed as fix_source
 
 
 def run(args: argparse.Namespace) -> int:
-    screen = Screen(args.quiet)
-    source = Path(args.model)
+    screen = Screen(args.quiet or args.format != "text")
+    source, reports = Path(args.model), [Path(r) for r in args.report]
+    given = Source(source)
+    out = place_of(given, args.out)
+    check_places(out, reports, [source])
     _, title = arguments.target_of(args)
     screen.line(f"{source}, {title}")
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
-        fixed = fix_source(Source(source), args.out, options)
-    report = fixed.report
+        fixed = fix_source(given, out, options)
+    report, done, status = fixed.report, Done(fixed.result, fixed.advice), _status(fixed)
+    _write_reports(args, fixed, report_files(args, done, reports, source, out if fixed.files else None, status))
     declined = report.declined if args.verbose else _of_what_stays(report)
     print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)
-    half = fixed.result.precision
-    if half is not None:
-        print_precision(half, screen, bool(args.verbose))
-    done = closing(report, converted=half)
-    inexact = half is not None and half.withheld
-    where = "nothing written (--allow-inexact writes it)" if inexact else f"written to {fixed.path}"
-    screen.line(f"{done}; {where}, {report.seconds:.1f} s", "bad" if report.broken or inexact else "")
+    if done.half is not None:
+        print_precision(done.half, screen, bool(args.verbose))
+    print_reports(reports, screen)
+    where = f"written to {fixed.path}" if fixed.files else "nothing written (--allow-inexact writes it)"
+    bad = "" if fixed.files and not report.broken else "bad"
+    screen.line(f"{closing(report, converted=done.half)}; {where}, {report.seconds:.1f} s", bad)
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
-    status = _status(fixed)
+    if fixed.types:
+        screen.line(fixed.types, "warn")
     screen.line(fixed.verdict, "good" if status == DONE else "bad")
     if fixed.command:
         screen.line(f"next{fixed.where}:")
         screen.command(f"  {fixed.command}")
+    if args.format != "text":
+        screen.text(formatted(args, done, status, list(_findings(args.model, fixed.parsed)), fix=_json(fixed)))
     return status
+
+
+def _write_reports(args: argparse.Namespace, fixed: Fixed, reports: Mapping[Path, Content]) -> None:
+    """Write the reports after the model, which the parser and ONNX Runtime judged."""
+    files = {path: path for path in fixed.files}
+    put({path: text if isinstance(text, bytes) else text(files) for path, text in reports.items()})
+
+
+def _json(fixed: Fixed) -> dict[str, Any]:
+    """What `fix` knows beside the report."""
+    parsed = fixed.parsed
+    return {
+        "parser": parsed.parser,
+        "refused": [{"node": r.node, "op": r.op, "why": r.why} for r in parsed.refused],
+        "not_parsed": parsed.why_not,
+        "not_loaded": fixed.loaded.why,
+        "types": fixed.types,
+        "command": fixed.command,
+    }
+
+
+def _findings(file: str, parsed: Parsed) -> Iterator[Finding]:
+    """The nodes that the target's own parser refuses."""
+    for r in parsed.refused:
+        yield Finding(file, NOT_TAKEN, f"{parsed.parser} refuses {r.node or 'the model'}: {r.why}", r.node)
 
 
 def _of_what_stays(report: Report) -> list[Declined]:

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from surgeon.app import arguments
 from surgeon.app.commands import CHANGES, DONE, ended, status_of
 from surgeon.app.explain import Explanation, explain_nodes
-from surgeon.app.findings import FORMATS, of_report
-from surgeon.app.record import record
 from surgeon.app.screen import Screen
-from surgeon.app.summary import closing, print_precision, print_report, print_window
+from surgeon.app.summary import closing, print_precision, print_report, print_reports, print_window
+from surgeon.app.written import Done, check_places, formatted, report_files
 from surgeon.errors import UsageError
-from surgeon.ir.files import Content, check_writable, put, size_of
+from surgeon.ir.files import Content, put, size_of
 from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
-from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
 from surgeon.precision.rewriting import rewritten
 from surgeon.report import counted, target_name
 from surgeon.verdict_text import answer
-
-if TYPE_CHECKING:
-    from surgeon.html.page import Precision
-
-PAGES = (".html", ".htm")  # suffixes of a report that is a page
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,49 +35,30 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the file to write: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
     source, out = Path(args.model), None if args.check else Path(args.out)
     reports = [Path(r) for r in args.report]
-    _check_places(out, reports, [source])
+    check_places(out, reports, [source])
     _, title = arguments.target_of(args)
     screen.line(f"{source}, {title}")
     done = _rewritten(args, source, screen)
-    _check_places(out, reports, done.result.files)
+    check_places(out, reports, done.result.files)
     report = done.result.report
     status = status_of(report, changes=args.check and done.changes, broken=done.half is not None and done.half.failed)
     inexact = done.half is not None and done.half.withheld
     withheld = inexact or (args.strict and bool(report.refused))
     written = None if withheld else out
-    saved = _write(done, written, _report_files(args, done, reports, source, written, status))
+    saved = _write(done, written, report_files(args, done, reports, source, written, status))
     print_report(report, screen, diff=args.diff, each=bool(args.verbose), advice=done.advice)
     if done.half is not None:
         print_precision(done.half, screen, bool(args.verbose))
     style = "good" if status in (DONE, CHANGES) else "bad"
-    if reports:
-        screen.line(f"{counted(len(reports), 'report')} written to {', '.join(map(str, reports))}")
+    print_reports(reports, screen)
     screen.line(
         f"{closing(report, converted=done.half)}; {_where(args, withheld, inexact)}, {report.seconds:.1f} s",
         "bad" if report.broken else "",
     )
     screen.line(answer(report, saved), style)
     if args.format != "text":
-        screen.text(_formatted(args, done, status))
+        screen.text(formatted(args, done, status))
     return ended(status, args.exit_zero)
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The result for a model, and the advice for unsupported nodes."""
-
-    result: Result
-    advice: list[str]
-
-    @property
-    def half(self) -> Precision | None:
-        """The conversion to half precision; None where none was asked for."""
-        return self.result.precision
-
-    @property
-    def changes(self) -> bool:
-        """Whether something changed."""
-        return bool(self.result.report.applied) or (self.half is not None and self.half.half > 0)
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -111,18 +80,6 @@ def _take_places(args: argparse.Namespace) -> None:
     args.out = more[0] if more else args.out
 
 
-def _check_places(out: Path | None, reports: Sequence[Path], sources: Sequence[Path]) -> None:
-    """Raise ModelError where a file cannot be written, or is one of `sources`; UsageError where two are one."""
-    places = reports if out is None else [out, *reports]
-    for path in places:
-        check_writable(path, *sources)
-    for path in reports:
-        if path.suffix not in (*PAGES, ".json") and path != out:
-            raise UsageError(f"--report writes R.json or R.html, not '{path}'.")
-    if out is not None and any(out.resolve() == r.resolve() for r in reports):
-        raise UsageError(f"--report and the model cannot both be written to '{out}'.")
-
-
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,51 +92,6 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
-
-
-def _report_files(
-    args: argparse.Namespace, done: Done, paths: Sequence[Path], source: Path, out: Path | None, status: int
-) -> dict[Path, Content]:
-    """The reports by path: a page for R.html, else JSON."""
-    found: dict[Path, Content] = {}
-    for path in paths:
-        if path.suffix in PAGES:
-            found[path] = _page(done, source.name, "" if out is None else str(out)).encode(errors="backslashreplace")
-        else:
-            found[path] = partial(_json, args, done, status)
-    return found
-
-
-def _page(done: Done, title: str, written: str) -> str:
-    from surgeon.html.page import render  # a run without a page starts without it
-
-    return render(done.result.report, title=title, written=written, precision=done.half, cures=done.advice)
-
-
-def _report(done: Done) -> dict[str, Any]:
-    """The JSON report, but for the record of the run."""
-    written = done.result.report.to_json()
-    for entry, cure in zip(written["untaken"], done.advice, strict=True):
-        entry["cure"] = cure
-    if done.half is not None:
-        written["precision"] = done.half.to_json()
-    return written
-
-
-def _json(args: argparse.Namespace, done: Done, status: int, files: Mapping[Path, Path]) -> bytes:
-    """The JSON report, with the record of the run; `files` are those of the written model."""
-    written = _report(done)
-    written["record"] = record(args, done.result.files, files, status)
-    return (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
-
-
-def _formatted(args: argparse.Namespace, done: Done, status: int) -> str:
-    """What --format prints of one model."""
-    value = _report(done)
-    if args.format in FORMATS:
-        return FORMATS[args.format](list(of_report(args.model, value, changes=args.check)))
-    value["exit_status"] = status
-    return json.dumps(value, indent=2 if args.format == "json" else None, ensure_ascii=False)
 
 
 def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:
