@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 import surgeon
 from surgeon.errors import UsageError
+from surgeon.ir.functions import opset_of as onnx_opset
 from surgeon.ir.run import Runner, onnx_runtime
 from surgeon.precision import convert, load_data
 from surgeon.precision.comparison import Comparison
@@ -23,6 +24,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.inputs import plausible
 from surgeon.precision.operators import degree
 from surgeon.precision.rounding import rounded
+from surgeon.precision.steps import without_steps
 from surgeon.targets.target import Target
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -427,7 +429,17 @@ def test_a_norm_written_in_fp16_becomes_an_island() -> None:
     assert (y == 0).all() and any("is 1e-12 now" in w for w in repaired.warnings)
 
 
-def test_quantised_parts_are_left_alone() -> None:
+QUANTIZED = with_weights(
+    helpers.model(
+        "(float[N,8] x) => (float[N,8] y) { q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) v = DequantizeLinear <axis=0> (wq, t, tz) u = Transpose (v) "
+        "b = DequantizeLinear (bq, c) a = Gemm (d, u, b) e = Sigmoid (a) m = Mul (a, e) r = QuantizeLinear (m, s, z) w = DequantizeLinear (r, s, z) y = MatMul (w, u) }"
+    ),
+    s=np.float32(0.05), z=np.int8(0), wq=rng.integers(-99, 99, (8, 8)).astype(np.int8), t=rng.uniform(0.004, 0.006, 8).astype(np.float32),
+    tz=np.zeros(8, np.int8), bq=rng.integers(-999, 999, 8).astype(np.int32), c=np.float32(2.5e-4),
+)  # fmt: skip
+
+
+def test_quantized_parts_are_left_alone_where_scales_are_fp32() -> None:
     model = with_weights(
         helpers.model(
             "(float[N,8] x) => (float[N,8] y) { q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) v = DequantizeLinear (wq, s, z) a = MatMul (d, v) "
@@ -435,15 +447,50 @@ def test_quantised_parts_are_left_alone() -> None:
         ),
         s=np.float32(0.05), z=np.int8(0), wq=rng.integers(-99, 99, (8, 8)).astype(np.int8), w=W,
     )  # fmt: skip
-    result = convert(model, verify=False)
-    made = {o: n for n in result.model.graph.node for o in n.output}
-    assert not any(
-        i in made and made[i].op_type == "Cast"
-        for n in result.model.graph.node
-        if "quantize" in n.op_type.lower()
-        for i in n.input
-    )
+    result = convert(model, verify=False, target="8.4")  # which reads no opset above 17
+    assert casts(result.model) == 0
     assert type_of(result.model, "MatMul") == [SINGLE, SINGLE]
+
+
+def test_quantized_parts_compute_in_half_precision() -> None:
+    """From opset 19 on. Weights stay integers, a bias of int32 becomes a number of the type, and no cast is needed."""
+    result = surgeon.rewrite(QUANTIZED, target="rtx", fp16=True)
+    assert result.precision is not None and not result.precision.failed and onnx_opset(result.model) == 19
+    weights = stored(result.model)
+    assert weights["wq"].dtype == np.int8 and weights["t"].dtype == np.float16
+    assert [name for name, array in weights.items() if array.dtype == np.float32] == ["s"]  # of the input's quantizer
+    assert set(type_of(result.model, "DequantizeLinear")) == set(type_of(result.model, "Gemm")) == {HALF}
+    assert casts(result.model) == 1  # of the output
+    assert any("without their steps" in text for text in result.precision.inputs)
+    again = surgeon.rewrite(result.model, target="rtx", fp16=True)
+    assert again.model.SerializeToString() == result.model.SerializeToString()
+
+
+def test_scales_that_fp16_does_not_hold_stay_fp32() -> None:
+    """A scale of 0 would divide by it, and one of 2e36, of a mask of -3.4e38, would be inf."""
+    for scale in (1e-9, 2e36):
+        model = with_weights(
+            helpers.model(
+                "(float[N,8] x) => (float[N,8] y) { a = MatMul (x, w) q = QuantizeLinear (a, s, z) d = DequantizeLinear (q, s, z) y = MatMul (d, w) }", opset=19
+            ),
+            s=np.float32(scale), z=np.int8(0), w=W,
+        )  # fmt: skip
+        result = convert(model, verify=False)
+        assert type_of(result.model, "DequantizeLinear") == [SINGLE]
+        assert type_of(result.model, "MatMul")[0] == HALF
+        assert any(f"its constant {scale:g}" in k.why for k in result.kept)
+
+
+def test_an_error_is_measured_without_the_steps_of_quantizers() -> None:
+    """0.5 steps more or less is no error of half precision; what is cut off at another number is one."""
+    text = "(float[N,8] x) => (float[N,8] y) { q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = Mul (d, k) }"
+    model = with_weights(helpers.model(text), s=np.float32(0.5), z=np.int8(3), k=np.float32(1))
+    smooth = without_steps(model)
+    x = rng.uniform(-80, 80, (4, 8)).astype(np.float32)
+    (stepped,), (y,) = Runner(model).run({"x": x}), Runner(smooth).run({"x": x})
+    assert (y == np.clip(x, -65.5, 62)).all() and 0 < np.abs(stepped - y).max() <= 0.25
+    weight = with_weights(helpers.model(text.replace("(x, s", "(k, s")), s=np.float32(0.5), z=np.int8(3), k=W)
+    assert without_steps(weight) is weight
 
 
 def test_resize_keeps_its_scales() -> None:

@@ -12,6 +12,7 @@
     planner     why a node stays fp32
     emit        the model that a plan describes
     rounding    a model in half precision as a strongly typed runtime computes it
+    steps       a quantized model without the steps of its quantizers
     standard    when two models are equal
     comparison  how far a converted model is from its original
     search      the cheapest set of nodes that is enough, by measuring

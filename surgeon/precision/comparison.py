@@ -79,6 +79,7 @@ class Comparison:
     base      the folder of the original's external weights
     limit     the tolerance
     metric    the user's own score, instead of the error of each output
+    stepless  whether quantizers are without their steps, where there are some; False: never
 
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
@@ -92,6 +93,7 @@ class Comparison:
         base: Path | None,
         limit: float = LIMIT,
         metric: Metric | None = None,
+        stepless: bool = True,
     ) -> None:
         self.original, self.kind, self.base, self.limit, self._metric = original, kind, base, limit, metric
         self.samples = samples
@@ -99,10 +101,21 @@ class Comparison:
         self._expected: list[list[np.ndarray]] = []
         self._reference: Runner | None = None
         self._chosen = chosen_indices(original)
+        self._allowed, self.stepless = stepless, False
 
     def errors(self, converted: ModelProto, types: Mapping[str, int] | None = None) -> list[OutputError]:
         """The largest error of each output, worst first; `types` as in `rounded`. Raises Unrunnable."""
-        standard = Standard(self.original, converted, self.base, limit=self.limit, types=types, chosen=self._chosen)
+        standard = Standard(
+            self.original,
+            converted,
+            self.base,
+            limit=self.limit,
+            types=types,
+            chosen=self._chosen,
+            stepless=self._allowed,
+        )
+        if standard.stepless != self.stepless:
+            self.stepless, self._expected, self._reference = standard.stepless, [], None
         after = Runner(standard.evaluated, self.base, threads=THREADS)
         worst: dict[str, OutputError] = {}
         for turn, feeds in enumerate(self.samples):

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ from surgeon.precision.formats import BF16, FP16, SINGLE, Format
 from surgeon.precision.inputs import plausible
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import COMPUTED, Plan
-from surgeon.precision.planner import Planner
+from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.search import Search
 from surgeon.report import Progress, error_text
@@ -77,6 +78,7 @@ KERNEL = 8192  # bytes in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
+RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class PrecisionResult:
 
     @property
     def failed(self) -> bool:
-        """Whether the error of an output is above the tolerance, or or not known."""
+        """Whether the error of an output is above the tolerance, or not known."""
         return self.unproved or any(not e.ok for e in self.errors)
 
     @property
@@ -207,7 +209,8 @@ def convert(
     low, wide = WAYS[way]
     feeds = None if data is None else _given(data).checked(model)
     inlined = _inlined(with_inner_weights(model, base))
-    source = with_meanings(_raised(inlined) if low is BF16 or wide else inlined)  # a plugin's result is its function's
+    target = Target.parse(target) if isinstance(target, str) else target
+    source = with_meanings(_raised(inlined, way, target))  # a plugin's result is its function's
     reference = source if original is None else with_meanings(with_inner_weights(original, base))
     conversion = _Conversion(source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16)
     conversion.start = frozenset(start)
@@ -220,11 +223,11 @@ def convert(
     islands: Mapping[Node, str] = {}
     if verify and len(samples):
         try:
-            compare = [
-                Comparison(reference, part, kind=kind, base=base, limit=tolerance, metric=metric)
-                for part in (samples.part(0, 2, MOST_KEPT) if several else samples, held)
-            ]
+            against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric)
+            compare = [against(part) for part in (samples.part(0, 2, MOST_KEPT) if several else samples, held)]
             islands = conversion.choose(compare, ranges, result, progress)
+            if compare[1].stepless:
+                result.inputs.append(_with_steps(conversion.errors(against(held, stepless=False), islands)[0]))
         except Unrunnable as error:
             result.not_compared = _why_not_run(error)
     plan, emitter, converted = conversion.written(conversion.planners[0], islands)
@@ -274,6 +277,15 @@ def _samples(
     return Samples.of(found.samples), "guessed", found.known
 
 
+def _with_steps(worst: OutputError) -> str:
+    """What is said of the steps of the quantizers, and of how far an output is from the original's with them."""
+    return (
+        "the quantizers without their steps, since a number near the border of two steps goes to the one or the other "
+        f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
+        f"number (99 % of its numbers by at most {error_text(worst.quantile)})"
+    )
+
+
 def _why_not_run(error: Unrunnable) -> str:
     return str(error) if "opset" in str(error) else f"ONNX Runtime does not run it: {error}"
 
@@ -288,7 +300,7 @@ class _Conversion:
         self,
         source: ModelProto,
         base: Path | None,
-        target: str | Target | None,
+        target: Target | None,
         *,
         low: Format,
         wide: bool,
@@ -299,7 +311,7 @@ class _Conversion:
         self.index = Model(source, base)
         _check_words(keep, self.index)
         self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
-        self.target = Target.parse(target) if isinstance(target, str) else target
+        self.target = target
         self.planners: list[Planner] = []
         self.start: frozenset[str] = frozenset()
 
@@ -349,14 +361,14 @@ class _Conversion:
             if self._is_useless(found):
                 aims = [AIMS[1]] if aim == AIMS[0] else []
                 continue
-            errors = compare[1].errors(*self._converted(found))
+            errors = self.errors(compare[1], found)
             if not result.errors or errors[0].relative < result.errors[0].relative:
                 best, result.errors = found, errors
             if all(e.ok for e in errors):
                 return best
             aims, budget = ([aim / 2] if aim > LOWEST_AIM else []), budget // 2
         if not result.errors:
-            result.errors = compare[1].errors(*self._converted(best))
+            result.errors = self.errors(compare[1], best)
         result.warnings.append(self._why_refused(best, result))
         return best
 
@@ -403,7 +415,7 @@ class _Conversion:
 
         def score(nodes: frozenset[Node]) -> float:
             if nodes not in known:
-                errors = comparison.errors(*self._converted(reasons(nodes)))
+                errors = self.errors(comparison, reasons(nodes))
                 known[nodes] = max((_score(e) for e in errors), default=0.0)
             return known[nodes] / aim
 
@@ -418,6 +430,10 @@ class _Conversion:
         if search.stopped:
             result.warnings.append(f"{search.stopped}; what stays in fp32 may be more than is needed")
         return reasons(found)
+
+    def errors(self, comparison: Comparison, islands: Mapping[Node, str]) -> list[OutputError]:
+        """The errors of the outputs with some nodes in fp32, worst first."""
+        return comparison.errors(*self._converted(islands))
 
     def _converted(self, islands: Mapping[Node, str]) -> tuple[ModelProto, dict[str, int]]:
         """The model with some nodes in fp32, and the types of its tensors of 16 bits."""
@@ -470,12 +486,16 @@ def _budget(ranges: Ranges | None, model: Model) -> int:
     return max(FEWEST, min(MOST, int(SECONDS / seconds)))
 
 
-def _raised(model: ModelProto) -> ModelProto:
-    """The model at an opset whose operators take bf16, where ONNX's converter brings it there."""
-    if opset_of(model) >= RAISED or any(n.domain not in ONNX for n in all_nodes(model.graph)):
+def _raised(model: ModelProto, way: str, target: Target | None) -> ModelProto:
+    """The model at an opset whose operators take the type, where the target reads it and ONNX's converter writes it."""
+    nodes = list(all_nodes(model.graph))
+    opset = RAISED if way != "fp16" else RAISED_QUANTIZED if any(n.op_type in SCALED for n in nodes) else 0
+    if opset_of(model) >= opset or any(n.domain not in ONNX for n in nodes):
+        return model
+    if target is not None and target.opset < opset:
         return model
     try:
-        raised: ModelProto = onnx.version_converter.convert_version(model, RAISED)
+        raised: ModelProto = onnx.version_converter.convert_version(model, opset)
     except Exception:  # RuntimeError and its like, of an operator that it has no adapter for
         return model
     return raised

@@ -104,7 +104,7 @@ class Emitter:
         for value, dtype in self.wanted:
             if dtype == self._made(value) or value.tensor is not None or _is_constant_node(value):
                 continue
-            array = self.model.constant(value) if self.model.is_constant(value) else None
+            array = self.model.constant(value) if self.plan.is_constant(value) else None
             if array is not None:
                 self.folded[value] = array
 
@@ -330,6 +330,8 @@ class Emitter:
             return
         if node.key == "Cast":
             _set(proto, "to", made)
+        elif node.key == "DequantizeLinear" and node.attr("output_dtype"):
+            _set(proto, "output_dtype", made)
         elif node.key == "ConstantOfShape":
             value = node.attr("value")
             array = numpy_helper.to_array(value) if value is not None else np.zeros(1, np.float32)

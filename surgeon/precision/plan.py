@@ -29,6 +29,7 @@ class Plan:
     fixed         node -> why its types are left alone
     warnings      what the user has to know
     repaired      (node, input) -> the epsilon that the file has lost
+    weights       what DequantizeLinear makes of weights, and what is computed from that: not stored as floats
     cast_sources  what a cast between types of FAMILY returns -> what it reads: the same tensor; and so
                   what an Identity returns that names an output
     """
@@ -41,6 +42,7 @@ class Plan:
     fixed: dict[Node, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     repaired: dict[tuple[Node, int], float] = field(default_factory=dict)
+    weights: set[Value] = field(default_factory=set)
     cast_sources: dict[Value, Value] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
@@ -52,6 +54,10 @@ class Plan:
     def is_cast(self, node: Node) -> bool:
         """Whether the node only casts between types of FAMILY, or names an output: the emitter writes its own."""
         return bool(node.outputs) and node.outputs[0] in self.cast_sources
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether a tensor follows from constants alone, and may be stored in any type."""
+        return value not in self.weights and self.model.is_constant(value)
 
     def is_family(self, value: Value | None) -> bool:
         """Whether there is a tensor, of a type of FAMILY."""
@@ -75,7 +81,7 @@ class Plan:
 
     def varying(self, node: Node) -> list[Value]:
         """The inputs of a type of FAMILY that are not constants, before all casts."""
-        return [self.root(v) for _, v in self.floats(node) if not self.model.is_constant(v)]
+        return [self.root(v) for _, v in self.floats(node) if not self.is_constant(v)]
 
     def reads(self, node: Node) -> Iterator[tuple[int, Value, int]]:
         """(position, tensor, type) of the inputs of a type of FAMILY, with the type in which the node reads each."""
@@ -128,7 +134,7 @@ class Plan:
                 if self.is_cast(node) or self.fixed.get(node) == COMPUTED:
                     continue
                 for _, value, elem in self.reads(node):
-                    if not self.model.is_constant(value):
+                    if not self.is_constant(value):
                         reads.setdefault(self.root(value), set()).add(elem)
             for value in scope.values.values():
                 if value.is_output and self.is_family(value):

@@ -17,7 +17,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import BODIED, Graph, Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.operators import QUANTIZES
+from surgeon.ir.operators import QUANTIZES, words
 from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
 from surgeon.precision.formats import BF16, FP16, HALF, SINGLE, Format, constant_reason, flushed, is_beyond
 from surgeon.precision.operators import BY_RANGE, HEAVY, INSIDE_FP32, SENSITIVE, STAYS, UNBOUNDED, degree, fits, ranked
@@ -28,6 +28,10 @@ from surgeon.precision.settle import settle
 MARGIN = 2.0  # measured numbers may be this much larger in production
 GROWING_MARGIN = 8.0  # and so may those that grow faster than the inputs: by its square, say
 SMALL_INTEGERS = frozenset({TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8})  # exact in fp16
+RETYPED = GENERATORS | {"Cast", "DequantizeLinear"}  # the attribute that says which type they make is rewritten
+SCALED = words("QuantizeLinear DequantizeLinear")
+DIVIDES = words("Div QuantizeLinear")  # by their second input
+WIDE = frozenset({TensorProto.INT32, TensorProto.INT16, TensorProto.UINT16})  # as floats, such weights are no larger
 NO_FORM = "the operator has no {} form at this opset"
 
 
@@ -129,7 +133,10 @@ class _Planner:
         inputs, outputs = [v for _, v in self.plan.floats(node)], self.plan.float_outputs(node)
         if not inputs and not outputs:
             return
-        if outputs and all(self.model.is_constant(o) for o in outputs):
+        if _holds_weights(self.model, node) or any(v in self.plan.weights for v in inputs):
+            self.plan.weights.update(o for o in outputs if self.model.is_constant(o))
+        made = [o for o in node.outputs if o is not None]
+        if made and all(self.plan.is_constant(o) for o in made):
             self.plan.fixed[node] = COMPUTED
             return
         self.nodes.append(node)
@@ -195,7 +202,7 @@ class _Planner:
     def _constants(self, node: Node) -> Iterator[tuple[int, Value, np.ndarray]]:
         """(position, tensor, its array) of the inputs of a type of FAMILY that are constant."""
         for position, value in self.plan.floats(node):
-            array = self.model.constant(value) if self.model.is_constant(value) else None
+            array = self.model.constant(value) if self.plan.is_constant(value) else None
             if array is not None:
                 yield position, value, array
 
@@ -203,7 +210,7 @@ class _Planner:
 
     def _fixed_reason(self, node: Node, outputs: Sequence[Value]) -> str:
         model = self.model
-        if node.op in QUANTIZES:
+        if node.op in QUANTIZES and not self._is_scaled(node):
             return "it quantizes, and keeps its types"
         if node.key in BODIED or node.bodies:
             return "inputs and outputs of a body keep their types"
@@ -223,6 +230,13 @@ class _Planner:
             return f"the type of '{unknown.name}' is not known"
         positions = [p for p, _ in self.plan.floats(node)]
         return "" if _has_form(model, node, outputs, positions, self.low) else NO_FORM.format(self.low.name)
+
+    def _is_scaled(self, node: Node) -> bool:
+        """Whether a QuantizeLinear or a DequantizeLinear has its scale in the file, and a form in the type."""
+        if node.key not in SCALED or node.inputs[1] is None or not takes(self.model, node, 1, self.low.elem):
+            return False
+        maker = node.inputs[1].producer
+        return self.model.is_constant(node.inputs[1]) and (maker is None or maker.key not in SCALED)
 
     def _has_form(self, facts: _Facts, low: Format) -> bool:
         positions = [p for p, _ in self.plan.floats(facts.node)]
@@ -289,7 +303,7 @@ class _Planner:
         for position, value, array in facts.constants:
             if not takes(self.model, node, position, self.low.elem) or _is_no_bound(node, position, array):
                 continue
-            why = constant_reason(array, self.low, divisor=node.key == "Div" and position == 1)
+            why = constant_reason(array, self.low, divisor=node.key in DIVIDES and position == 1)
             if not why:
                 self._note_flushed(value, array)
                 continue
@@ -393,7 +407,8 @@ class _Planner:
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
     def leave_quantized(self) -> None:
-        """Keep a node in fp32 that reads the result of DequantizeLinear, or a constant computed from one.
+        """Keep a node in fp32 that reads the result of a DequantizeLinear with no form in the type, or a constant
+        computed from one.
 
         It runs in int8 in the end, and a cast between the two would undo that.
         """
@@ -407,7 +422,7 @@ class _Planner:
         node = value.producer
         while node is not None and node.op != "DequantizeLinear" and self.plan.fixed.get(node) == COMPUTED:
             node = next((v.producer for v in node.inputs if v is not None and v.producer is not None), None)
-        return node is not None and node.op == "DequantizeLinear"
+        return node is not None and node.op == "DequantizeLinear" and node in self.plan.fixed
 
     def look_for_lost_epsilons(self, repair_eps: float | None) -> None:
         """Report an epsilon that is 0 in the file, or repair it.
@@ -439,6 +454,13 @@ def _has_form(model: Model, node: Node, outputs: Sequence[Value], positions: Seq
     return not positions or any(takes(model, node, p, low.elem) for p in positions)
 
 
+def _holds_weights(model: Model, node: Node) -> bool:
+    """Whether the node makes floats of weights that are stored in 8 bits and fewer."""
+    if node.key != "DequantizeLinear" or node.inputs[0] is None:
+        return False
+    return model.is_constant(node.inputs[0]) and model.dtype(node.inputs[0]) not in WIDE
+
+
 def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:
     """Whether a constant is a bound of Clip at the end of fp32's range, which no number of fp32 passes."""
     if node.key != "Clip" or position not in (1, 2):
@@ -464,7 +486,7 @@ def _holds_sequences(model: Model, node: Node) -> bool:
 def _types_by_attribute(model: Model, node: Node, outputs: Sequence[Value]) -> bool:
     """Whether no input fixes the type of an output, and it is not one of the operators whose attribute is rewritten."""
     spec = model.schema(node)
-    if spec is None or node.key == "Cast" or node.key in GENERATORS:
+    if spec is None or node.key in RETYPED:
         return False
     given = {f.type_str for f in spec.inputs}
     for out in outputs:
@@ -507,4 +529,4 @@ def _divides(node: Node) -> bool:
     return False
 
 
-__all__ = ["Planner"]
+__all__ = ["SCALED", "Planner"]

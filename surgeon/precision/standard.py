@@ -12,7 +12,8 @@ inputs. One that was converted to half precision is held to a tolerance:
 4. Where a TopK, an ArgMax or a NonMaxSuppression chooses the rows of an output, rows with nearly equal scores may come
    in another order. For each row of the original there must be one within the tolerance; as many may be missing as in
    rule 3.
-5. The inputs are the user's, else those of `inputs`, which occur.
+5. Quantizers have no steps (see `steps`): with them, the error of a last digit becomes one of a 127th.
+6. The inputs are the user's, else those of `inputs`, which occur.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from surgeon.precision.formats import computes_in_half, kept_or_rounded
 from surgeon.precision.operators import chosen_outputs
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.rounding import GIVEN, rounded
+from surgeon.precision.steps import without_steps
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float
 from surgeon.proof.exact import Exact, widened
 from surgeon.proof.feeds import NOT_FINITE, Feeds
@@ -65,6 +67,7 @@ class Standard:
     evaluated  what ONNX Runtime runs for the second one
     base       the folder of the external weights of the first, `base_after` that of the second one
     types      the types of the tensors of 16 bits of the second one, where they are known
+    stepless   whether the quantizers are without their steps
 
     Raises Unrunnable where the second one cannot be evaluated in half precision.
     """
@@ -78,11 +81,13 @@ class Standard:
         limit: float = LIMIT,
         types: Mapping[str, int] | None = None,
         chosen: set[int] | None = None,
+        stepless: bool = True,
     ) -> None:
         self.base, self.base_after, self.limit = base, base_after or base, limit
         self.reference, self.evaluated = with_functions(before), with_functions(after)
         self.converted = _halves(after) > _halves(before)
         self._rough: Runner | None = None
+        self.stepless = False
         self.chosen: set[int] = chosen or set()
         if not self.converted:
             return
@@ -94,7 +99,10 @@ class Standard:
         strict = rounded(with_weights(self.evaluated, self.base_after), types)
         if strict is None:
             raise Unrunnable("the model's opset is older than 9, in which half precision cannot be evaluated here")
-        self.evaluated = strict
+        reference = without_steps(self.reference, base)
+        self.stepless = stepless and reference is not self.reference
+        self.evaluated = without_steps(strict, self.base_after) if self.stepless else strict
+        self.reference = reference if self.stepless else self.reference
 
     def tolerance(self, dtype: np.dtype) -> float:
         """How far apart two results of a type may be, relative to the largest number; 0 for integers."""
