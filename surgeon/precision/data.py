@@ -15,6 +15,7 @@ from surgeon.errors import UsageError, did_you_mean
 from surgeon.proof.feeds import Feeds
 
 Load = Callable[[], Feeds]  # reads a sample
+NOISE = 0.1  # of a variant of a sample, relative to the standard deviation of its numbers
 
 
 class Samples:
@@ -43,6 +44,20 @@ class Samples:
         """Every `step`-th sample from that of number `start` on, `most` of them."""
         return Samples(lambda: [load for k, load in enumerate(self._loads()) if k % step == start][:most])
 
+    def varied(self) -> Samples:
+        """The samples, and after each three that are made of it: with noise, mirrored along the last axis, and both.
+
+        Integers stay. One sample says little about the error on others.
+        """
+
+        def loads() -> Iterator[Load]:
+            for load in self._loads():
+                yield load
+                for mirrored, noise in ((True, 0.0), (False, NOISE), (True, NOISE)):
+                    yield partial(_variant, load, mirrored, noise)
+
+        return Samples(loads)
+
     def checked(self, model: ModelProto) -> Samples:
         """The samples in the types of a model's inputs.
 
@@ -60,6 +75,16 @@ class Samples:
                     yield partial(check_feeds, model, {name: array[k] for name, array in first.items()})
 
         return Samples(loads)
+
+
+def _variant(load: Load, mirrored: bool, noise: float) -> Feeds:
+    rng, found = np.random.default_rng(0), {}
+    for name, array in load().items():
+        if array.dtype.kind == "f" and array.ndim:
+            drawn = array[..., ::-1] if mirrored else array
+            array = (drawn + noise * array.std() * rng.standard_normal(array.shape)).astype(array.dtype)
+        found[name] = array
+    return found
 
 
 def _checked(model: ModelProto, load: Load) -> Feeds:
