@@ -59,6 +59,7 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "io_fp16": (["--io-fp16"], "io_fp16 = true", True),
     "allow_narrowing": (["--allow-narrowing"], "allow-narrowing = true", True),
     "symmetric_int8": (["--symmetric-int8"], "symmetric_int8 = true", True),
+    "repair_qdq": (["--repair-qdq"], "repair_qdq = true", True),
     "data": (["--data", "DIR/x.npz"], 'data = "DIR/x.npz"', "DIR/x.npz"),
     "strict": (["--strict"], "strict = true", True),
 }  # fmt: skip
@@ -195,9 +196,9 @@ def test_each_help_fits_a_terminal_and_ends_with_examples(monkeypatch: pytest.Mo
         assert max(map(len, shown.splitlines())) <= 80, name
         assert "\nexamples:\n" in shown, name
     shown = commands()["rewrite"].format_help()
-    titles = re.findall(r"^([a-z ]+):$", shown, re.MULTILINE)
+    titles = re.findall(r"^([a-z0-9 ]+):$", shown, re.MULTILINE)
     assert titles == [
-        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "data", "output",
+        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "int8", "data", "output",
         "general", "exit status", "examples",
     ]  # fmt: skip
 

@@ -118,7 +118,9 @@ class RewriteOptions(CheckOptions):
     io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert unsupported types (float64 to fp32, ...); reports the error")
-    symmetric_int8: bool = option(False, Flag(), "precision", "requantize activations symmetrically; reports the error")
+    symmetric_int8: bool = option(False, Flag(), "int8", "requantize activations symmetrically; reports the error")
+    repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: place quantizers anew, where the "
+        "target gains from int8, so that the error does not rise")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
         "inputs that choose what stays fp32 and give the error: an .npz file of one sample or of several along a first "
         "axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
@@ -223,10 +225,15 @@ def _check_half(asked: RewriteOptions) -> None:
     ways = [way for way in WAYS if getattr(asked, way)]
     if len(ways) > 1:
         raise UsageError(f"--{ways[0]} and --{ways[1]} do not go together.")
+    if asked.repair_qdq and not asked.symmetric_int8:
+        raise UsageError("--repair-qdq goes with --symmetric-int8: TensorRT quantizes around zero.")
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact"):
         given = getattr(asked, name)
-        if not ways and given is not None and given is not False and given != () and given != []:
-            raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with --fp16, --bf16 or --half.")
+        measures = ["repair_qdq"] if name == "data" else []
+        if any(getattr(asked, way) for way in (*WAYS, *measures)) or given in (None, False, (), []):
+            continue
+        *others, last = (f"--{way.replace('_', '-')}" for way in (*WAYS, *measures))
+        raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with {', '.join(others)} or {last}.")
     if asked.tolerance is not None and not 0 < asked.tolerance < math.inf:
         raise UsageError(f"--tolerance takes a number above 0, such as 0.01, not {asked.tolerance:g}.")
 

@@ -30,7 +30,7 @@ PREPARATIONS: Mapping[str, Callable[[Options], bool]] = {
     "dynamic_batch": lambda options: options.batch_axes is not None,
     "detections": lambda options: options.detections is not None,
     "narrowing": lambda options: options.allow_narrowing,
-    "symmetric_int8": lambda options: options.symmetric_int8,
+    "symmetric_int8": lambda options: options.symmetric_int8 and not options.repair_qdq,
 }
 
 Fresh: TypeAlias = Callable[[str, str], str]  # gives a tensor the name `stem/word`, or the next one that is free

@@ -11,50 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.operators import MOVES, OPERATORS
 from surgeon.ir.protos import copied, write_nodes
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.options import Options
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
+from surgeon.pipeline.quantizers import LEVELS, Quantizer, array_of, grid_of, hold, input_at, quantizer_at
 from surgeon.pipeline.run import Run
 from surgeon.pipeline.source import Source
+from surgeon.proof.cache import ProofCache
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
 from surgeon.report import Applied
 
-# Operators that hand integers of their first input on as they are.
-HAND_ON = frozenset(op for op in MOVES if OPERATORS[op].elements == (0,)) | {"MaxPool"}
-LEVELS = 127  # of int8 on each side of zero
 BY_AXIS = 13  # the opset from which DequantizeLinear takes a scale for each filter
 MEASURED = EVERYDAY - {"zero"}  # one number again and again has no usual error
 TIMES = 4  # so many times the error of the original's quantization is allowed: the steps are up to twice as wide
 STEP = 1 / LEVELS  # and one step of the largest number, which an original may be off by and happens not to be
-
-
-class Quantizer(NamedTuple):
-    """A QuantizeLinear to move: what it makes is dequantized in `ends`, some of it after `moves`."""
-
-    node: NodeProto
-    scale: np.ndarray
-    zero: np.ndarray
-    moves: list[NodeProto]
-    ends: list[NodeProto]
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The lowest and the largest number that it holds."""
-        limits, scale, zero = np.iinfo(self.zero.dtype), float(self.scale), int(self.zero)
-        return (limits.min - zero) * scale, (limits.max - zero) * scale
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -66,7 +50,7 @@ def prepare(asked: Asked) -> Prepared:
     """
     model, options = asked.model, asked.options
     source = with_weights(model, asked.base)
-    made, first = _standardized(_with_numbers(source), asked)
+    made, first = standardized(source, asked.options, asked.base, asked.known)
     found, left = _quantizers(Model(made))
     if not found:
         return Prepared(model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
@@ -79,10 +63,13 @@ def prepare(asked: Asked) -> Prepared:
     return Prepared(made, [*first, record], [_said(len(found), errors), *([f"others stay: {left}"] if left else [])])
 
 
-def _standardized(model: ModelProto, asked: Asked) -> tuple[ModelProto, list[Applied]]:
-    """The model with ONNX's own operators in place of ONNX Runtime's."""
-    passes = tuple(p for p in asked.options.selected if p.standardizes)
-    made, report = Run(Source(model, asked.base), replace(asked.options, selected=passes), asked.known).result()
+def standardized(
+    source: ModelProto, options: Options, base: Path | None, known: ProofCache
+) -> tuple[ModelProto, list[Applied]]:
+    """The model with quantizers around ONNX's own operators of numbers, in place of operators of quantized numbers."""
+    model = _with_numbers(source)
+    passes = tuple(p for p in options.selected if p.standardizes)
+    made, report = Run(Source(model, base), replace(options, selected=passes), known).result()
     return made, report.applied
 
 
@@ -99,73 +86,24 @@ def _said(count: int, errors: tuple[float, float] | None) -> str:
 # ---- what is there ---------------------------------------------------------------------------------------------------
 
 
-def _input(node: Node, index: int) -> Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
-def _array(model: Model, value: Value | None) -> np.ndarray:
-    """The elements of a constant; none of any other tensor."""
-    found = model.constant(value)
-    return np.zeros(0, np.float32) if found is None else found
-
-
 def _quantizers(model: Model) -> tuple[list[Quantizer], str]:
     """Those to move, and why others stay, of which the first is named."""
     found, left = [], []
     for node in model.graph.of(["QuantizeLinear"]):
-        why, quantizer = _quantizer(node, model)
+        if _is_symmetric(node, model):
+            continue
+        why, quantizer = quantizer_at(node, model)
         if quantizer is not None:
             found.append(quantizer)
-        elif why:
+        else:
             left.append(f"{node.name or node.proto.output[0]} {why}")
     more = f", and {len(left) - 1} more" if len(left) > 1 else ""
     return found, left[0] + more if left else ""
 
 
-def _quantizer(node: Node, model: Model) -> tuple[str, Quantizer | None]:
-    """(why it stays, the quantizer); neither where it is symmetric."""
-    grid = _grid(node, model)
-    if grid is None:
-        return "has a computed scale, one for each channel, or one of another type", None
-    scale, zero = grid
-    if zero.dtype == np.int8 and not zero:
-        return "", None
-    quantizer = Quantizer(node.proto, scale, zero, [], [])
-    todo = [value for value in node.outputs if value is not None]
-    while todo:
-        value = todo.pop()
-        if value.is_output:
-            return f"makes '{value.name}', an output of the model", None
-        for reader in value.users:
-            called = f"'{reader.name or reader.proto.output[0]}'"
-            is_first = reader.graph is node.graph and reader.inputs[0] is value
-            if is_first and reader.op == "DequantizeLinear":
-                if _grid(reader, model) != (scale, zero):
-                    return f"is dequantized with another scale by {called}", None
-                quantizer.ends.append(reader.proto)
-            elif is_first and _moves(reader):
-                quantizer.moves.append(reader.proto)
-                todo += [made for made in reader.outputs if made is not None]
-            else:
-                return f"is read by {called}, a {reader.op}", None
-    return "", quantizer
-
-
-def _moves(node: Node) -> bool:
-    """Whether it hands its first input on as it is."""
-    if node.key == "Resize":
-        crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
-        return node.attr("mode") == "nearest" and not crops
-    return node.key in HAND_ON
-
-
-def _grid(node: Node, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
-    """The scale and the zero point of a quantizer, each one number; None for any other."""
-    shift = _input(node, 2)
-    scale, zero = _array(model, _input(node, 1)), np.zeros(1, np.uint8) if shift is None else _array(model, shift)
-    if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.uint8, np.int8) or not scale.reshape(()) > 0:
-        return None
-    return scale.reshape(()), zero.reshape(())
+def _is_symmetric(node: Node, model: Model) -> bool:
+    grid = grid_of(node, model)
+    return grid is not None and grid[1].dtype == np.int8 and not grid[1]
 
 
 # ---- what becomes of it ----------------------------------------------------------------------------------------------
@@ -216,40 +154,40 @@ def _with_numbers(source: ModelProto) -> ModelProto:
 
 def _is_written(node: Node, product: Product, model: Model) -> bool:
     """Whether all scales are constants, one of each activation; before opset 13 one of the weights, too."""
-    given = [_input(node, k) for k in (1, 2, 4, 5, product.bias, product.scale, product.zero)]
+    given = [input_at(node, k) for k in (1, 2, 4, 5, product.bias, product.scale, product.zero)]
     if not all(model.constant(value) is not None for value in given if value is not None):
         return False
-    by_channel = model.opset >= BY_AXIS and model.constant(_input(node, 3)) is not None
-    single = [_input(node, k) for k in ([1, product.scale] if by_channel else [1, 4, product.scale])]
-    return all(_array(model, value).size == 1 for value in single if value is not None)
+    by_channel = model.opset >= BY_AXIS and model.constant(input_at(node, 3)) is not None
+    single = [input_at(node, k) for k in ([1, product.scale] if by_channel else [1, 4, product.scale])]
+    return all(array_of(model, value).size == 1 for value in single if value is not None)
 
 
 def _scalar(model: Model, value: Value, fresh: Fresh) -> str:
     """One number without a dimension: a vector would be one for each channel."""
-    return _hold(model.proto, fresh(value.name, "scalar"), _array(model, value).reshape(()))
+    return hold(model.proto, fresh(value.name, "scalar"), array_of(model, value).reshape(()))
 
 
 def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterator[NodeProto]:
     x, x_scale, x_zero, w, w_scale, w_zero = node.inputs[:6]
-    steps, weight_steps = _array(model, x_scale), _array(model, w_scale)
+    steps, weight_steps = array_of(model, x_scale), array_of(model, w_scale)
     op, stem = _of_floats(node), node.proto.output[0]
-    bias, scale = _input(node, product.bias), _input(node, product.scale)
+    bias, scale = input_at(node, product.bias), input_at(node, product.scale)
 
     def number(value: Value | None) -> str:
         if value is None:
             return ""
-        array = _array(model, value)
+        array = array_of(model, value)
         return _scalar(model, value, fresh) if array.size == 1 and array.ndim else value.name
 
     axis: dict[str, Any] = {}
     shift = number(w_zero)
     if weight_steps.size > 1:
-        last = _array(model, w).ndim - 1
+        last = array_of(model, w).ndim - 1
         columns = 0 if op == "Conv" or node.attrs.get("transB") else 1
         axis = {"axis": last if op == "MatMul" else columns}
-        if w_zero is not None and _array(model, w_zero).size == 1:
-            each = np.full(weight_steps.shape, _array(model, w_zero).reshape(()))
-            shift = _hold(model.proto, fresh(w_zero.name, "each"), each)
+        if w_zero is not None and array_of(model, w_zero).size == 1:
+            each = np.full(weight_steps.shape, array_of(model, w_zero).reshape(()))
+            shift = hold(model.proto, fresh(w_zero.name, "each"), each)
     a, b = fresh(stem, "x"), fresh(stem, "w")
     yield helper.make_node("DequantizeLinear", [_name(x), number(x_scale), number(x_zero)], [a], name=a)
     yield helper.make_node("DequantizeLinear", [_name(w), number(w_scale), shift], [b], name=b, **axis)
@@ -257,14 +195,14 @@ def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterat
     if bias is not None:
         step = steps.astype(np.float32).reshape(()) * weight_steps.astype(np.float32).reshape(-1)
         step *= np.float32(node.attrs.get("alpha", 1.0))
-        shifts = (_array(model, bias) * step).astype(steps.dtype)
-        inputs.append(_hold(model.proto, fresh(stem, "bias"), shifts))
+        shifts = (array_of(model, bias) * step).astype(steps.dtype)
+        inputs.append(hold(model.proto, fresh(stem, "bias"), shifts))
     y = stem if scale is None else fresh(stem, "numbers")
     multiplied = helper.make_node(op, inputs, [y], name=node.name or y)
     multiplied.attribute.extend(node.proto.attribute)
     yield multiplied
     if scale is not None:
-        grid = [number(scale), number(_input(node, product.zero))]
+        grid = [number(scale), number(input_at(node, product.zero))]
         yield helper.make_node("QuantizeLinear", [y, *grid], [stem], name=fresh(stem, "quantize"))
 
 
@@ -275,7 +213,7 @@ def _name(value: Value | None) -> str:
 def _is_plain(node: Node, model: Model) -> bool:
     """Whether each operand and the result has one constant scale and one zero point."""
     grids = [*(value for k, value in enumerate(node.inputs[:-2]) if k % 3), *node.inputs[-2:]]
-    return all(_array(model, value).size == 1 for value in grids) and not node.attrs.get("channels_last")
+    return all(array_of(model, value).size == 1 for value in grids) and not node.attrs.get("channels_last")
 
 
 def _plain(model: Model, node: Node, fresh: Fresh) -> Iterator[NodeProto]:
@@ -294,11 +232,6 @@ def _plain(model: Model, node: Node, fresh: Fresh) -> Iterator[NodeProto]:
     computed.attribute.extend(a for a in node.proto.attribute if a.name != "channels_last")
     yield computed
     yield helper.make_node("QuantizeLinear", [y, *numbers(grid)], [stem], name=fresh(stem, "quantize"))
-
-
-def _hold(model: ModelProto, name: str, array: np.ndarray) -> str:
-    model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
-    return name
 
 
 class Around(NamedTuple):
@@ -331,11 +264,11 @@ def _centred(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
     """Give a quantizer int8 around zero, and have what moved its integers move numbers."""
     node, (low, high) = quantizer.node, quantizer.range
     stem, dtype = node.output[0], quantizer.scale.dtype
-    scale = _hold(model, fresh(stem, "scale"), np.array(max(-low, high) / LEVELS, dtype))
-    grid = [scale, _hold(model, fresh(stem, "zero"), np.zeros((), np.int8))]
+    scale = hold(model, fresh(stem, "scale"), np.array(max(-low, high) / LEVELS, dtype))
+    grid = [scale, hold(model, fresh(stem, "zero"), np.zeros((), np.int8))]
     front, behind = [], []
     if -low != high:
-        bound = _hold(model, fresh(stem, "end"), np.array(low if -low < high else high, dtype))
+        bound = hold(model, fresh(stem, "end"), np.array(low if -low < high else high, dtype))
         kept = fresh(stem, "kept")
         front = [helper.make_node("Max" if -low < high else "Min", [node.input[0], bound], [kept], name=kept)]
         node.input[0] = kept
@@ -358,7 +291,7 @@ def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Aroun
     """Have a quantizer bound its numbers to its range, and round nothing."""
     node, ends = quantizer.node, quantizer.range
     stem, kept = node.output[0], fresh(node.output[0], "kept")
-    low, high = (_hold(model, fresh(stem, "end"), np.array(end, quantizer.scale.dtype)) for end in ends)
+    low, high = (hold(model, fresh(stem, "end"), np.array(end, quantizer.scale.dtype)) for end in ends)
     front = helper.make_node("Max", [node.input[0], low], [kept], name=kept)
     _become(node, "Min", [kept, high])
     for end in quantizer.ends:
@@ -439,4 +372,4 @@ def _part(found: np.ndarray, ideal: np.ndarray, of: Callable[[np.ndarray], float
     return of(np.abs(found.astype(np.float64) - wide)[finite] / top) if finite.any() else 0.0
 
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "standardized"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from surgeon.ir.files import check_writable
 from surgeon.ir.model import Model
@@ -18,6 +18,10 @@ from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.report import Report
 from surgeon.rules.driver import operators
+
+if TYPE_CHECKING:
+    from surgeon.pipeline.prepared import Prepared
+    from surgeon.precision.data import Samples
 
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
@@ -62,7 +66,11 @@ def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -
 def rewritten(source: Source, options: Options) -> Result:
     """`rewrite`, of a source and options that are checked."""
     started = time.perf_counter()
-    result = rewrite_source(source, options)
+    repaired = _repaired(source, options) if options.repair_qdq else None
+    result = rewrite_source(source if repaired is None else source.changed(repaired.model), options)
+    if repaired is not None:
+        result.report.applied = [*repaired.applied, *result.report.applied]
+        result.report.warnings = [*repaired.warnings, *result.report.warnings]
     if options.way:
         result = _converted(result, options)
     result.report.seconds = time.perf_counter() - started
@@ -72,19 +80,16 @@ def rewritten(source: Source, options: Options) -> Result:
 def _converted(result: Result, options: Options) -> Result:
     """The result in half precision, rewritten and converted again where the types let passes find more."""
     from surgeon.precision.conversion import MEASURED, convert  # a plain rewrite starts without them
-    from surgeon.precision.data import Samples, load_data, load_metric
+    from surgeon.precision.data import load_metric
     from surgeon.precision.standard import LIMIT
 
-    data = options.data
-    if data is not None:
-        data = load_data(data) if isinstance(data, str | Path) else Samples.of(data)
     to_half = partial(
         convert,
         way=options.way,
         tolerance=LIMIT if options.tolerance is None else options.tolerance,
         metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
-        data=data,
+        data=_samples(options),
         repair_eps=options.pass_options.get("repair_eps"),
         target=options.target,
         base=result.base,
@@ -107,6 +112,21 @@ def _converted(result: Result, options: Options) -> Result:
     result.report.ops_after = operators(written)
     result.report.untaken, result.report.unknown = judged(written, options.target)
     return Result(half.model, result.report, files=result.files, precision=half)
+
+
+def _samples(options: Options) -> Samples | None:
+    from surgeon.precision.data import Samples, load_data
+
+    data = options.data
+    return load_data(data) if isinstance(data, str | Path) else None if data is None else Samples.of(data)
+
+
+def _repaired(source: Source, options: Options) -> Prepared:
+    """The model with its quantizers placed anew."""
+    from surgeon.precision.repair_qdq import repaired
+
+    with source.blamed():
+        return repaired(source, options, _samples(options))
 
 
 def _once_more(options: Options) -> Options:

@@ -1,0 +1,259 @@
+"""Where pairs of QuantizeLinear and DequantizeLinear belong: the one table that placing, checking and repairing read.
+
+LAYERS         the operators that compute in int8, with the inputs that get a pair: the activation, and the weights with
+               one scale a channel. The bias stays a float. Products without weights, as in attention, get none.
+LEFT_OUT       the layers that stay in floating point, and why: rows, of which the first that fits decides.
+TRANSPARENT    what only moves numbers, and MaxPool: it has the scale of its input, and no pair of its own.
+ONE_SCALE      Concat: a pair on each input, all with one scale, and none after it.
+RESIDUAL       Add: the branch that a layer reads as int8, too, is read from the same pair, the other one as numbers.
+everything else, such as normalisations, Softmax, Sigmoid and pooling by average, computes in floating point: no pair.
+So a layer's own activation never reads a pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
+from surgeon.targets.target import Target
+
+Sizes = Callable[[Value], int | None]  # the number of elements of a tensor; None where it is not known
+
+
+class Positions(NamedTuple):
+    """The inputs of a layer, and the axis of the weights that is its channels."""
+
+    x: int
+    weights: int
+    channels: Callable[[Node, int], int]
+
+
+LAYERS: Mapping[str, Positions] = {
+    "Conv": Positions(0, 1, lambda node, rank: 0),
+    "ConvTranspose": Positions(0, 1, lambda node, rank: 1),
+    "Gemm": Positions(0, 1, lambda node, rank: 0 if node.attr("transB") else 1),
+    "MatMul": Positions(0, 1, lambda node, rank: rank - 1),
+}
+TRANSPARENT = MOVES | {"MaxPool"}
+ONE_SCALE = frozenset({"Concat"})
+RESIDUAL = frozenset({"Add"})
+NARROW = 16  # channels: TensorRT's int8 kernels take 32 at once, and pad fewer
+FUSED = ELEMENTWISE | {"BatchNormalization"}  # what an engine computes in the kernel of what is before it
+
+
+class Layer(NamedTuple):
+    """An operator with weights, which may compute in int8."""
+
+    node: Node
+    x: Value
+    y: Value
+    weights: Value
+    sizes: tuple[int, ...]  # of the weights
+    channels: int  # the axis of the weights
+
+    @property
+    def group(self) -> int:
+        return int(self.node.attrs.get("group", 1))
+
+    @property
+    def narrowest(self) -> int:
+        """The smaller number of channels, before and after it."""
+        rows = self.sizes[1 - self.channels if len(self.sizes) > 1 else 0]
+        if self.node.op == "MatMul":
+            rows = self.sizes[-2]
+        grouped = self.node.op in ("Conv", "ConvTranspose")
+        before, after = rows * (self.group if grouped else 1), self.sizes[self.channels]
+        return min(before, after * (self.group if self.node.op == "ConvTranspose" else 1))
+
+
+class LeftOut(NamedTuple):
+    """A row: the layers that stay in floating point, why, and where that is from."""
+
+    why: str
+    source: str
+    fits: Callable[[Layer, Target], bool]
+
+
+LEFT_OUT = (
+    LeftOut(
+        "fewer than 16 channels fill no int8 kernel",
+        "NVIDIA ModelOpt leaves out the same; TensorRT pads the channels of int8 to 32",
+        lambda layer, target: layer.narrowest < NARROW,
+    ),
+    LeftOut(
+        "TensorRT-RTX has no int8 kernel for it, and dequantizes its weights at each run",
+        "measured with TensorRT-RTX 1.7.1: 64 channels of 28x28, 6.19 MB next to 5.58 in fp32",
+        lambda layer, target: target.rtx and layer.node.op == "ConvTranspose",
+    ),
+    LeftOut(
+        "TensorRT-RTX copies the int8 input of a grouped convolution to three times its size",
+        "measured with TensorRT-RTX 1.7.1: depthwise, 128 channels of 28x28, 2.42 MB next to 1.61 in fp32",
+        lambda layer, target: target.rtx and layer.group > 1,
+    ),
+)
+HEAVIER = "TensorRT-RTX moves more bytes for it in int8: its results are larger than what its weights save"
+
+
+def layers(model: Model) -> Iterator[Layer]:
+    """The operators of the main graph that have an activation and constant weights, both fp32."""
+    for node in model.graph.of(LAYERS):
+        at = LAYERS[node.op]
+        x, weights, y = node.inputs[at.x], node.inputs[at.weights], node.outputs[0]
+        if x is None or weights is None or y is None or node.attrs.get("transA"):
+            continue
+        sizes = model.shape(weights) or ()
+        known = tuple(d for d in sizes if isinstance(d, int))
+        if len(known) < max(2, len(sizes)) or not model.is_constant(weights) or model.is_constant(x):
+            continue
+        if model.dtype(weights) == model.dtype(x) == TensorProto.FLOAT:
+            yield Layer(node, x, y, weights, known, at.channels(node, len(known)))
+
+
+def left_out(layer: Layer, target: Target) -> str:
+    """Why a layer stays in floating point; empty where it computes in int8."""
+    return next((row.why for row in LEFT_OUT if row.fits(layer, target)), "")
+
+
+# ---- the bytes that an engine moves ----------------------------------------------------------------------------------
+
+
+class Traffic:
+    """The bytes that TensorRT-RTX moves for the layers of a model, by which of them compute in int8.
+
+    Its kernels, as the plans of engines by TensorRT-RTX 1.7.1 show them (27 November 2026):
+
+    a layer in fp32   reads fp32, computes what is elementwise after it, and writes fp32.
+    a layer in int8   reads int8 and writes fp32; the next kernel reads that, computes what is elementwise, and writes
+                      fp32 or int8, or both.
+    QuantizeLinear    is a kernel of its own after a layer in fp32, and part of any other kernel.
+    """
+
+    def __init__(self, found: list[Layer], model: Model, sizes: Sizes) -> None:
+        self.layers, self.model, self.sizes = found, model, sizes
+        self.at = {layer.node: layer for layer in found}
+        self.stored: dict[Layer, list[Value]] = {}
+        self._makers: dict[Value, set[Node | None]] = {}
+        for layer in found:
+            self.stored[layer] = list(dict.fromkeys(_stored(layer.y)))
+
+    def chosen(self, able: set[Node]) -> set[Node]:
+        """Those of the layers whose int8 saves bytes: the better end of two descents, from all of them and from none.
+
+        A layer of unknown sizes is taken.
+        """
+        unsized = {n for n in able if not all(map(self.sizes, (self.at[n].x, self.at[n].y)))}
+        free = sorted(able - unsized, key=lambda n: n.place)
+        ends = [self._descended(set(start) | unsized, free) for start in (free, ())]
+        return min(ends, key=self.total)
+
+    def _descended(self, int8: set[Node], free: list[Node]) -> set[Node]:
+        while True:
+            gains = [(self._gain(node, int8), k) for k, node in enumerate(free)]
+            best, k = max(gains, default=(0, 0))
+            if best <= 0:
+                return int8
+            int8 ^= {free[k]}
+
+    def _gain(self, node: Node, int8: set[Node]) -> int:
+        """The bytes that changing one layer saves."""
+        layer, other = self.at[node], int8 ^ {node}
+        near = dict.fromkeys([layer.x, *self.stored[layer]])
+        return sum(self._tensor(t, int8) - self._tensor(t, other) for t in near) + (
+            self._own(layer, int8) - self._own(layer, other)
+        )
+
+    def total(self, int8: set[Node]) -> int:
+        """All bytes of the layers and of the tensors between them."""
+        tensors = dict.fromkeys(t for layer in self.layers for t in (layer.x, *self.stored[layer]))
+        return sum(self._tensor(t, int8) for t in tensors) + sum(self._own(layer, int8) for layer in self.layers)
+
+    def _own(self, layer: Layer, int8: set[Node]) -> int:
+        weights = math.prod(layer.sizes)
+        return weights + 8 * (self.sizes(layer.y) or 0) if layer.node in int8 else 4 * weights
+
+    def _tensor(self, tensor: Value, int8: set[Node]) -> int:
+        """The bytes that are written and read of a tensor between two kernels."""
+        size = self.sizes(tensor) or 0
+        narrow = sum(user in int8 and self.at[user].x is tensor for user in tensor.users)
+        added = any(user.op in RESIDUAL for user in tensor.users)
+        wide = sum(not (user in int8 and self.at[user].x is tensor) for user in tensor.users if user.key not in FUSED)
+        fused = any(user.key in FUSED and user.op not in RESIDUAL for user in tensor.users)
+        apart = self._is_quantized_apart(tensor, int8)
+        written = wide or fused or tensor.is_output or apart or not narrow
+        moved = 4 * (wide + fused) + (narrow if narrow else 4 * added) + (added if narrow else 0)
+        return size * (4 * bool(written and tensor.producer) + moved + (narrow > 0) * (5 if apart else 1))
+
+    def _is_quantized_apart(self, tensor: Value, int8: set[Node]) -> bool:
+        return any(m is None or (m.op in PRODUCTS and m not in int8) for m in self._made_by(tensor))
+
+    def _made_by(self, tensor: Value) -> set[Node | None]:
+        """The kernels that make a tensor: the nodes before what is elementwise; None for an input of the model."""
+        if tensor not in self._makers:
+            found: set[Node | None] = set()
+            todo, seen = [tensor], {tensor}
+            while todo:
+                value = todo.pop()
+                node = value.producer
+                if node is None or not (node.key in FUSED or node.key in KEEP_ORDER):
+                    found.add(node)
+                    continue
+                new = [v for v in node.inputs if v is not None and v not in seen and not self.model.is_constant(v)]
+                seen.update(new)
+                todo += new
+            self._makers[tensor] = found
+        return self._makers[tensor]
+
+
+def _stored(value: Value) -> Iterator[Value]:
+    """The tensors that are written after a layer: those that something else than its own kernel reads."""
+    todo, seen = [value], {value}
+    while todo:
+        value = todo.pop()
+        after = [user for user in value.users if user.key in FUSED]
+        if value.is_output or len(after) < len(value.users) or any(u.op in RESIDUAL for u in after):
+            yield value
+        for user in after:
+            new = [v for v in user.outputs if v is not None and v not in seen]
+            seen.update(new)
+            todo += new
+
+
+# ---- placing ---------------------------------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """Which layers compute in int8, and why others do not, by node."""
+
+    int8: list[Layer]
+    left: dict[Node, str]
+
+
+def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer], bool]) -> Placed:
+    """The layers of a model without quantizers that are to compute in int8.
+
+    sizes     of the tensors, for what a target is measured to run worse
+    is_known  whether the range of a layer's activation is known
+    """
+    found = list(layers(model))
+    left = {layer.node: left_out(layer, target) for layer in found}
+    unknown = "the range of its input is not known"
+    left |= {layer.node: unknown for layer in found if not left[layer.node] and not is_known(layer)}
+    able = {node for node, why in left.items() if not why}
+    if target.rtx:
+        chosen = Traffic(found, model, sizes).chosen(able)
+        left |= dict.fromkeys(able - chosen, HEAVIER)
+    return Placed([layer for layer in found if not left[layer.node]], {n: why for n, why in left.items() if why})
+
+
+def channel_scales(weights: np.ndarray, axis: int) -> np.ndarray:
+    """The scale of each channel that holds its weights in int8; 1 for a channel of zeros."""
+    others = tuple(a for a in range(weights.ndim) if a != axis)
+    top = np.asarray(np.abs(weights).max(axis=others), np.float32)
+    return np.asarray(np.where(top > 0, top / 127, 1), np.float32)

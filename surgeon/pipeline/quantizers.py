@@ -1,0 +1,333 @@
+"""The quantizers of a model: which tensors are quantized, between which numbers, and the model without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.model import Model
+from surgeon.ir.operators import MOVES, OPERATORS
+from surgeon.ir.protos import copied, names_read, reads_instead, write_nodes
+from surgeon.pipeline.prepared import Fresh, fresh_name
+
+# Operators that hand integers of their first input on as they are.
+HAND_ON = frozenset(op for op in MOVES if OPERATORS[op].elements == (0,)) | {"MaxPool"}
+LEVELS = 127  # of int8 on each side of zero
+KEEP_SIGN = frozenset({"Add", "Concat", "Div", "Mul"})  # of numbers of which none is below 0 they make such
+POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})  # of their first input
+CLIP_BY_INPUTS = 11  # the opset from which Clip has its ends as inputs
+LARGEST = np.finfo(np.float32).max
+SIGNIFICANT = 1e-6  # so much of a number may differ where it went through a scale of fp32
+
+
+class Quantizer(NamedTuple):
+    """A QuantizeLinear: what it makes is dequantized in `ends`, some of it after `moves`."""
+
+    node: NodeProto
+    scale: np.ndarray
+    zero: np.ndarray
+    moves: list[NodeProto]
+    ends: list[NodeProto]
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The lowest and the highest number that it holds."""
+        limits, scale, zero = np.iinfo(self.zero.dtype), float(self.scale), int(self.zero)
+        return (limits.min - zero) * scale, (limits.max - zero) * scale
+
+
+def input_at(node: Node, index: int) -> Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def array_of(model: Model, value: Value | None) -> np.ndarray:
+    """The elements of a constant; none of any other tensor."""
+    found = model.constant(value)
+    return np.zeros(0, np.float32) if found is None else found
+
+
+def grid_of(node: Node, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
+    """The scale and the zero point of a quantizer, each one number; None for any other."""
+    shift = input_at(node, 2)
+    scale, zero = array_of(model, input_at(node, 1)), np.zeros(1, np.uint8) if shift is None else array_of(model, shift)
+    if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.uint8, np.int8) or not scale.reshape(()) > 0:
+        return None
+    return scale.reshape(()), zero.reshape(())
+
+
+def quantizer_at(node: Node, model: Model) -> tuple[str, Quantizer | None]:
+    """(why it cannot be moved, the quantizer)."""
+    grid = grid_of(node, model)
+    if grid is None:
+        return "has a computed scale, one for each channel, or one of another type", None
+    scale, zero = grid
+    quantizer = Quantizer(node.proto, scale, zero, [], [])
+    todo = [value for value in node.outputs if value is not None]
+    while todo:
+        value = todo.pop()
+        if value.is_output:
+            return f"makes '{value.name}', an output of the model", None
+        for reader in value.users:
+            called = f"'{reader.name or reader.proto.output[0]}'"
+            is_first = reader.graph is node.graph and reader.inputs[0] is value
+            if is_first and reader.op == "DequantizeLinear":
+                if grid_of(reader, model) != (scale, zero):
+                    return f"is dequantized with another scale by {called}", None
+                quantizer.ends.append(reader.proto)
+            elif is_first and _moves(reader):
+                quantizer.moves.append(reader.proto)
+                todo += [made for made in reader.outputs if made is not None]
+            else:
+                return f"is read by {called}, a {reader.op}", None
+    return "", quantizer
+
+
+def _moves(node: Node) -> bool:
+    """Whether it hands its first input on as it is."""
+    if node.key == "Resize":
+        crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+        return node.attr("mode") == "nearest" and not crops
+    return node.key in HAND_ON
+
+
+def hold(model: ModelProto, name: str, array: np.ndarray) -> str:
+    """A new initializer; returns its name."""
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return name
+
+
+# ---- the model without them ------------------------------------------------------------------------------------------
+
+
+class Grid(NamedTuple):
+    """The numbers that a tensor was quantized between, and the step of int8 around zero that holds them."""
+
+    low: float
+    high: float
+    step: np.float32
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Grid:
+        return cls(low, high, np.float32(max(-low, high) / LEVELS))
+
+    @classmethod
+    def of(cls, quantizer: Quantizer) -> Grid:
+        """That of a quantizer. One around zero keeps its step, to the bit."""
+        low, high = quantizer.range
+        if quantizer.zero == (0 if quantizer.zero.dtype == np.int8 else LEVELS + 1):
+            return cls(low, high, np.float32(quantizer.scale))
+        return cls.between(low, high)
+
+    def joined(self, other: Grid | None) -> Grid:
+        """The one of the two that holds more."""
+        return self if other is None or self.step >= other.step else other
+
+
+class Weights(NamedTuple):
+    """Weights as the file has them: `steps` of `scale`, which is one number or one along `axis`."""
+
+    steps: np.ndarray
+    scale: np.ndarray
+    axis: int
+
+    @property
+    def factors(self) -> np.ndarray:
+        """The scale, broadcast to the weights."""
+        shape = [1] * self.steps.ndim
+        if self.scale.size > 1:
+            shape[self.axis] = self.scale.size
+        return self.scale.reshape(shape)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """As floats. What fp32 does not hold, as that of a mask, is its largest number."""
+        with np.errstate(over="ignore"):
+            numbers = self.steps.astype(np.float32) * self.factors.astype(np.float32)
+        return np.asarray(numbers.clip(-LARGEST, LARGEST))
+
+
+class Unquantized(NamedTuple):
+    """A model without quantizers.
+
+    grids    of the tensors that were quantized, by name
+    weights  the initializers that were dequantized, by name
+    dropped  the quantizers whose scale is not a number
+    left     what stays quantized as it is, and why
+    """
+
+    model: ModelProto
+    grids: dict[str, Grid]
+    weights: dict[str, Weights]
+    dropped: list[str]
+    left: list[str]
+
+
+def unquantized(source: ModelProto) -> Unquantized:
+    """A copy of a model in which quantized tensors and weights are numbers.
+
+    A quantizer whose range begins at 0 is an activation that was merged into it: that becomes Relu, or Clip.
+    """
+    made = copied(source)
+    index = Model(made)
+    found, fresh = Unquantized(made, {}, {}, [], []), fresh_name(made)
+    instead: dict[str, str] = {}
+    gone = {node.proto.output[0] for node in index.graph.of(["DequantizeLinear"]) if _is_weight(node, index, found)}
+    activations: dict[str, NodeProto] = {}  # by what the quantizer made
+    for node in index.graph.of(["QuantizeLinear"]):
+        if index.constant(node.inputs[0]) is not None:
+            continue  # weights, or read by something else
+        why, quantizer = quantizer_at(node, index)
+        if quantizer is None:
+            found.left.append(f"{node.label} {why}")
+            continue
+        x, q = node.proto.input[0], node.proto.output[0]
+        instead |= {q: x, **{end.output[0]: end.input[0] for end in quantizer.ends}}
+        gone |= {proto.output[0] for proto in (quantizer.node, *quantizer.ends)}
+        if not np.isfinite(quantizer.scale):
+            found.dropped.append(node.label)
+            continue
+        grid = Grid.of(quantizer)
+        if grid.low == 0 and node.inputs[0] is not None and node.inputs[0].producer is not None:
+            activations[q] = _activation(index, x, grid, fresh)
+            instead[q] = activations[q].output[0]
+        names = [instead[q], *(name for move in quantizer.moves for name in move.output)]
+        found.grids.update({name: grid.joined(found.grids.get(name)) for name in names})
+    renamed = _rewire(found, instead, gone, activations)
+    _without_idle(found, [renamed.get(node.output[0], node.output[0]) for node in activations.values()])
+    return found
+
+
+def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
+    """Whether a DequantizeLinear reads constants; it is noted as weights, or as a bias."""
+    x, output = array_of(model, node.inputs[0]), node.outputs[0]
+    scale, zero = array_of(model, input_at(node, 1)), array_of(model, input_at(node, 2))
+    if not x.size or not scale.size or output is None or output.is_output or node.attrs.get("block_size"):
+        return False
+    if scale.dtype != np.float32 or x.dtype.kind not in "iu" or np.isnan(scale).any():
+        return False
+    if np.isinf(scale).any():
+        found.dropped.append(node.label)
+        scale = scale.clip(max=LARGEST / LEVELS)
+    axis = int(node.attrs.get("axis", 1))
+    if scale.size > 1 and not (-x.ndim <= axis < x.ndim and x.shape[axis] == scale.size):
+        return False
+    held = Weights(x.astype(np.int64), scale.reshape(-1), axis % max(x.ndim, 1))
+    if zero.size:
+        shift = Weights(x, zero.reshape(-1).astype(np.int64), held.axis).factors
+        held = held._replace(steps=held.steps - shift)
+    hold(found.model, output.name, held.numbers)
+    if x.dtype.itemsize == 1:
+        found.weights[output.name] = held
+    return True
+
+
+def _rewire(
+    found: Unquantized, instead: Mapping[str, str], gone: Collection[str], written: Mapping[str, NodeProto]
+) -> dict[str, str]:
+    """Take the nodes away that make the tensors `gone`, and have others read what is read instead.
+
+    written  nodes in place of those
+    Returns the tensors that are called as an output of the model now.
+    """
+    graph = found.model.graph
+    ends = [o.name for o in graph.output if o.name in instead]
+    kept = []
+    for node in graph.node:
+        if node.output and node.output[0] in gone:
+            kept += [written[node.output[0]]] if node.output[0] in written else []
+        else:
+            kept.append(node)
+    made = {name for node in kept for name in node.output}
+    renamed: dict[str, str] = {}
+    for end in ends:
+        source = _source(end, instead)
+        if source in made and source not in renamed and source not in {o.name for o in graph.output}:
+            renamed[source] = end
+        else:
+            kept.append(helper.make_node("Identity", [source], [end]))
+    for node in kept:
+        for name in set(names_read(node)):
+            source = _source(name, instead)
+            reads_instead(node, name, renamed.get(source, source))
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    found.grids.update({end: found.grids[source] for source, end in renamed.items() if source in found.grids})
+    infos = [info for info in graph.value_info if info.name not in instead and not _is_eight_bits(info)]
+    write_nodes(graph, kept)
+    del graph.value_info[:]
+    graph.value_info.extend(infos)
+    return renamed
+
+
+def _is_eight_bits(info: ValueInfoProto) -> bool:
+    return info.type.tensor_type.elem_type in (TensorProto.INT8, TensorProto.UINT8)
+
+
+def _source(name: str, instead: Mapping[str, str]) -> str:
+    while name in instead:
+        name = instead[name]
+    return name
+
+
+def _without_idle(found: Unquantized, activations: Iterable[str]) -> None:
+    """Take the activations away that read no number below 0."""
+    index = Model(found.model)
+    signs, instead = Signs(index), {}
+    for name in activations:
+        value = index.graph.find(name)
+        read = None if value is None or value.producer is None else value.producer.inputs[0]
+        if read is not None and signs.is_never_negative(read):
+            instead[name] = read.name
+            found.grids[read.name] = found.grids[name].joined(found.grids.get(read.name))
+    _rewire(found, instead, instead, {})
+
+
+class Signs:
+    """Which tensors hold no number below 0."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._found: dict[Value, bool] = {}
+
+    def is_never_negative(self, value: Value) -> bool:
+        """Whether that follows from the nodes that make a tensor."""
+        stack = [value]
+        while stack:
+            top = stack[-1]
+            missing = [v for v in self._followed(top) if v not in self._found]
+            if missing:
+                stack += missing
+                continue
+            self._found[stack.pop()] = self._follows(top)
+        return self._found[value]
+
+    def _followed(self, value: Value) -> list[Value]:
+        """The tensors none of which is below 0 where this one is not."""
+        node = value.producer
+        if node is None or self.model.is_constant(value):
+            return []
+        count = None if node.key in KEEP_SIGN else 1
+        kept = node.key in MOVES | KEEP_SIGN | POOLS
+        return [v for v in node.inputs[:count] if v is not None] if kept else []
+
+    def _follows(self, value: Value) -> bool:
+        if self.model.is_constant(value):
+            array = self.model.constant(value)
+            return array is not None and array.dtype.kind in "fiu" and not (array < 0).any()
+        node, read = value.producer, self._followed(value)
+        row = None if node is None else OPERATORS.get(node.key)
+        return (row is not None and row.range[0] >= 0) or (bool(read) and all(self._found[v] for v in read))
+
+
+def _activation(model: Model, name: str, grid: Grid, fresh: Fresh) -> NodeProto:
+    """Relu; Clip where the upper end of the range is a round number, as that of a ReLU6 is."""
+    high, made = round(grid.high), fresh(name, "activated")
+    if not high or abs(grid.high - high) > SIGNIFICANT * high:
+        return helper.make_node("Relu", [name], [made], name=made)
+    if model.opset < CLIP_BY_INPUTS:
+        return helper.make_node("Clip", [name], [made], name=made, min=0.0, max=float(high))
+    ends = [hold(model.proto, fresh(made, word), np.float32(end)) for word, end in (("low", 0), ("high", high))]
+    return helper.make_node("Clip", [name, *ends], [made], name=made)

@@ -1,0 +1,272 @@
+"""Place pairs of QuantizeLinear and DequantizeLinear where the target gains from them: `--repair-qdq`.
+
+All quantizers are taken out of the model, and written again where `placement` says that they belong: around zero, with
+the ranges and the weights that the file has. The result is run next to the file and to the model without quantizers.
+Pairs that raise the error are dropped, those that raise it most first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, version_converter
+
+from surgeon.ir.files import with_weights
+from surgeon.ir.graph import Value
+from surgeon.ir.model import Model
+from surgeon.ir.protos import copied
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.options import Options
+from surgeon.pipeline.placement import Layer, Placed, placed
+from surgeon.pipeline.prepared import Prepared, Text, applied
+from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
+from surgeon.pipeline.quantizing import Writing
+from surgeon.pipeline.source import Source
+from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
+from surgeon.precision.data import Samples
+from surgeon.precision.inputs import plausible
+from surgeon.precision.standard import chosen_indices, row_gaps
+from surgeon.proof.cache import ProofCache, place_of_proofs
+from surgeon.proof.equality import is_float
+from surgeon.proof.feeds import Feeds
+from surgeon.report import Applied, counted
+
+MOST = 16  # samples on which the error is measured
+TOO_FAR = "its int8 moves the outputs too far"
+MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
+
+
+def repaired(source: Source, options: Options, data: Samples | None) -> Prepared:
+    """The model with its quantizers placed anew. Raises UsageError, and ModelError where it cannot be run.
+
+    data  inputs on which the error is measured; drawn ones where it is None
+    """
+    given, base = source.proto(), source.base
+    model = _with_scales_by_axis(with_weights(given, base))
+    known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
+    standard, first = standardized(model, options, base, known)
+    bare = unquantized(standard)
+    if not bare.grids:
+        why = f": {bare.left[0]}" if bare.left else ""
+        return Prepared(given, [], [f"--repair-qdq found no quantizer to place{why}"])
+    repair = Repair(model, bare, options, data)
+    made, record = repair.result()
+    return Prepared(made, [*first, record], repair.said())
+
+
+def _with_scales_by_axis(model: ModelProto) -> ModelProto:
+    """The model in the opset from which weights have a scale for each channel, where onnx can convert it."""
+    if all(o.version >= BY_AXIS for o in model.opset_import if not o.domain):
+        return model
+    try:
+        return version_converter.convert_version(model, BY_AXIS)
+    except Exception:  # it raises RuntimeError, and what its C++ raises
+        return model
+
+
+class Error(NamedTuple):
+    """How far outputs are from those without quantizers, as a part of the largest number.
+
+    largest  the largest difference
+    usual    the root of the mean square
+    """
+
+    largest: float = 0.0
+    usual: float = 0.0
+
+    def worse(self, other: Error) -> Error:
+        """The worse of each."""
+        return Error(*map(max, self, other))
+
+    def times(self, factor: float) -> Error:
+        return Error(*(factor * part for part in self))
+
+    def is_within(self, other: Error) -> bool:
+        return self.largest <= other.largest and self.usual <= other.usual
+
+
+class Repair:
+    """One model whose quantizers are placed anew."""
+
+    def __init__(self, source: ModelProto, bare: Unquantized, options: Options, data: Samples | None) -> None:
+        self.source, self.bare, self.options = source, bare, options
+        self.model = Model(bare.model)
+        self.free = Runner(bare.model)
+        self.drawn = data is None
+        if data is None:
+            drawn = plausible(bare.model, self.free.run, options.shapes).samples
+            self.feeds = [_in_range(feeds, bare.grids) for feeds in drawn]
+        else:
+            self.feeds = list(data.checked(source).part(0, 1, MOST))
+        self.expected = [self.free.run(feeds) for feeds in self.feeds]
+        self.largest = [_largest(outputs) for outputs in zip(*self.expected, strict=True)]
+        self.chosen = chosen_indices(bare.model)
+        self.unmeasured = ""
+        self.before = self._error_before()
+        self.after = Error()
+        self.placed = self._placed()
+
+    def result(self) -> tuple[ModelProto, Applied]:
+        """The model, and the record of the change."""
+        made = self._within_the_error()
+        before = [Text.of(n) for n in self.source.graph.node if "Quantize" in n.op_type or "QLinear" in n.op_type]
+        after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
+        return made, applied("repair-qdq", before, after, "the quantizers", error=self.after.largest)
+
+    def said(self) -> list[str]:
+        """What became of the quantizers, and of the error."""
+        int8, found = len(self.placed.int8), len(self.placed.int8) + len(self.placed.left)
+        inputs = "drawn inputs" if self.drawn else "the data"
+        was = f"and was {self.before.largest:.2g} before"
+        if self.unmeasured:
+            was = f"and could not be measured before, since ONNX Runtime does not run the file: {self.unmeasured}"
+        lines = [
+            f"{int8} of {counted(found, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in int8; the "
+            f"largest error of an output on {inputs} is {self.after.largest:.2g} of the largest number, {was}"
+        ]
+        whys = Counter(self.placed.left.values())
+        lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
+        lines += [f"the scale of '{name}' is not a number: it is not quantized any more" for name in self.bare.dropped]
+        lines += [f"stays as it is: {why}" for why in self.bare.left]
+        return lines
+
+    # ---- placing ----
+
+    def _placed(self) -> Placed:
+        sizes = _measured_sizes(self.model, self.feeds[0])
+        return placed(self.model, self.options.target, sizes.get, lambda layer: self._grid(layer.x) is not None)
+
+    def _grid(self, value: Value) -> Grid | None:
+        """The range of a tensor: its own, or that of what it follows from."""
+        return self.bare.grids.get(value.name)
+
+    # ---- the error ----
+
+    def _error_before(self) -> Error:
+        """That of the file; inf where ONNX Runtime does not run it."""
+        try:
+            return self._error(self.source)
+        except Unrunnable as error:
+            self.unmeasured = str(error)
+            return Error(np.inf, np.inf)
+
+    def _error(self, model: ModelProto) -> Error:
+        runner, found = Runner(model), Error()
+        for feeds, expected in zip(self.feeds, self.expected, strict=True):
+            found = found.worse(self._difference(runner.run(feeds), expected))
+        return found
+
+    def _difference(self, found: Sequence[np.ndarray], ideal: Sequence[np.ndarray]) -> Error:
+        worst = Error()
+        for index, (now, exact, top) in enumerate(zip(found, ideal, self.largest, strict=True)):
+            if now.shape != exact.shape:
+                return Error(np.inf, np.inf)
+            if exact.dtype.kind in "fiub" or is_float(exact.dtype):
+                worst = worst.worse(_error_of(_gaps(now, exact, index in self.chosen) / top))
+        return worst
+
+    def _within_the_error(self) -> ModelProto:
+        """The model with as many of the pairs as keep the error below that of the file, the worst dropped first."""
+        placed = self.placed
+        made = self._written(placed.int8)
+        self.after = self._error(made)
+        if self.after.is_within(self.before.times(MARGIN)):
+            return made
+        worst = self._by_share()
+        for margin in (MARGIN, 1.0):
+            count = self._fewest(worst, self.before.times(margin))
+            dropped = {x.name for x in worst[:count]}
+            left = {k.node: TOO_FAR for k in placed.int8 if k.x.name in dropped}
+            self.placed = Placed([k for k in placed.int8 if k.node not in left], {**placed.left, **left})
+            if self.placed.int8:
+                break
+        made = self._written(self.placed.int8)
+        self.after = self._error(made)
+        return made
+
+    def _fewest(self, worst: Sequence[Value], allowed: Error) -> int:
+        """How many of the worst have to be dropped until the error is allowed, by a binary search."""
+        over, within = -1, len(worst)
+        while within - over > 1:
+            middle = (over + within) // 2
+            dropped = {x.name for x in worst[:middle]}
+            rest = [layer for layer in self.placed.int8 if layer.x.name not in dropped]
+            is_within = self._error(self._written(rest)).is_within(allowed)
+            over, within = (over, middle) if is_within else (middle, within)
+        return within
+
+    def _by_share(self) -> list[Value]:
+        """The quantized tensors, those first that alone make the largest error."""
+        tensors = list(dict.fromkeys(layer.x for layer in self.placed.int8))
+        writing = Writing(self.bare, self.model, self._grids(self.placed.int8), switched=True)
+        runner, off = Runner(writing.model), dict.fromkeys(writing.switches.values(), np.array(False))
+        feeds = {**self.feeds[0], **off}
+        still = runner.run(feeds)
+
+        def share(tensor: Value) -> float:
+            on = {s: np.array(True) for x, s in writing.switches.items() if x == tensor.name}
+            return self._difference(runner.run({**feeds, **on}), still).usual
+
+        return sorted(tensors, key=share, reverse=True)
+
+    # ---- writing ----
+
+    def _grids(self, int8: Iterable[Layer]) -> dict[Layer, Grid]:
+        return {layer: grid for layer in int8 if (grid := self._grid(layer.x)) is not None}
+
+    def _written(self, int8: Iterable[Layer]) -> ModelProto:
+        return Writing(self.bare, self.model, self._grids(int8)).model
+
+
+def _gaps(now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> np.ndarray:
+    """How far apart the elements of an output are, or its rows where they are chosen; of integers whether they are."""
+    if not is_float(exact.dtype):
+        return np.asarray(now != exact, np.float64)
+    if is_chosen:
+        return np.asarray(row_gaps(now, exact) * float(np.abs(exact[np.isfinite(exact)]).max(initial=0)))
+    wide = exact.astype(np.float64)
+    return np.asarray(np.abs(now.astype(np.float64) - wide)[np.isfinite(wide)])
+
+
+def _error_of(gaps: np.ndarray) -> Error:
+    if not gaps.size:
+        return Error()
+    return Error(np.inf, np.inf) if np.isnan(gaps).any() else Error(float(gaps.max()), float(np.sqrt(np.mean(gaps**2))))
+
+
+def _largest(outputs: Iterable[np.ndarray]) -> float:
+    """The largest finite number of an output on all inputs; 1 where there is none but 0."""
+    tops = [np.abs(a[np.isfinite(a)]).max(initial=0) for a in outputs if is_float(a.dtype)]
+    return float(max(tops, default=0)) or 1.0
+
+
+# ---- inputs ----------------------------------------------------------------------------------------------------------
+
+
+def _in_range(feeds: Feeds, grids: Mapping[str, Grid]) -> Feeds:
+    """Drawn inputs, brought to the ranges that the file has for them."""
+    return {name: _scaled(array, grids[name]) if name in grids else array for name, array in feeds.items()}
+
+
+def _scaled(array: np.ndarray, grid: Grid) -> np.ndarray:
+    low, high = (float(end) for end in (array.min(initial=0), array.max(initial=0)))
+    if array.dtype != np.float32 or low == high:
+        return array
+    return np.asarray(grid.low + (array - low) * ((grid.high - grid.low) / (high - low)), np.float32)
+
+
+def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
+    """The number of elements of each float tensor of the main graph, from one run."""
+    probe = copied(model.proto)
+    values = [v for n in model.graph.live() for v in n.outputs if v is not None and model.dtype(v) == TensorProto.FLOAT]
+    del probe.graph.output[:]
+    probe.graph.output.extend(helper.make_empty_tensor_value_info(v.name) for v in values)
+    sizes = {v: r.size for v, r in zip(values, Runner(probe).run(feeds), strict=True)}
+    inputs = {v: a.size for name, a in feeds.items() if (v := model.graph.find(name)) is not None}
+    return {**sizes, **inputs}
+
+
+__all__ = ["repaired"]

@@ -1,0 +1,324 @@
+"""--repair-qdq: quantizers where the target gains from them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import surgeon
+from surgeon.app.cli import main
+from surgeon.ir.model import Model
+from surgeon.ir.run import Runner
+from surgeon.pipeline.placement import HEAVIER, Traffic, layers
+
+RNG = np.random.default_rng(0)
+WHOLE = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,32,8,8] x) => (float[1,32,8,8] y) <float s = {0.05}, float t = {0.81}, uint8 z = {120}, uint8 low = {0},
+    float ws = {0.01}, int8 none = {0}, float bs = {0.0005}, int32 zero = {0}> {
+BODY
+}"""
+W = "dw = DequantizeLinear (w, ws, none)"
+X = "qx = QuantizeLinear (x, s, z) dx = DequantizeLinear (qx, s, z)"
+
+
+def parsed(body: str, **weights: Any) -> onnx.ModelProto:
+    """A model of 32 channels, with int8 weights `w` of [32,32,3,3] and those given."""
+    model = parser.parse_model(WHOLE.replace("BODY", body))
+    held = {"w": RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), **weights}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(a), n) for n, a in held.items() if re.search(rf"[(, ]{n}[,)]", body)
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def repaired(model: onnx.ModelProto, target: str = "10.9", **options: object) -> surgeon.Result:
+    result = surgeon.rewrite(model, target=target, symmetric_int8=True, repair_qdq=True, **options)  # type: ignore[arg-type]
+    onnx.checker.check_model(result.model, full_check=True)
+    assert not result.report.untaken and not result.report.undone
+    return result
+
+
+def ops(result: surgeon.Result) -> Counter[str]:
+    return Counter(n.op_type for n in result.model.graph.node)
+
+
+def producers(result: surgeon.Result) -> dict[str, onnx.NodeProto]:
+    return {o: n for n in result.model.graph.node for o in n.output}
+
+
+def quantized(result: surgeon.Result) -> list[str]:
+    """What each QuantizeLinear reads: the operator that makes it."""
+    made = producers(result)
+    found = [n.input[0] for n in result.model.graph.node if n.op_type == "QuantizeLinear"]
+    return sorted(made[name].op_type if name in made else "input" for name in found)
+
+
+def test_no_pair_between_a_layer_and_its_activation() -> None:
+    model = parsed(
+        f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, t, z) dc = DequantizeLinear (qc, t, z)
+        r = LeakyRelu (dc)
+        qr = QuantizeLinear (r, t, z) dr = DequantizeLinear (qr, t, z)
+        e = Conv <pads = [1, 1, 1, 1]> (dr, dw)
+        qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)""",
+        far=np.float32(30),
+    )
+    result = repaired(model)
+    assert quantized(result) == ["LeakyRelu", "input"]
+    assert "2 of 2 layers with weights compute in int8" in result.report.warnings[0]
+
+
+def test_what_gains_nothing_is_not_quantized() -> None:
+    model = parsed(f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, t, z) dc = DequantizeLinear (qc, t, z)
+        g = Sigmoid (dc)
+        qg = QuantizeLinear (g, t, low) dg = DequantizeLinear (qg, t, low)
+        y = Mul (dg, dc)""")
+    result = repaired(model)
+    assert quantized(result) == ["input"]
+    assert "Relu" not in ops(result), "a Sigmoid is never below 0"
+
+
+def test_a_bias_of_int32_becomes_a_float() -> None:
+    model = parsed(
+        f"""{X} {W}
+        db = DequantizeLinear (b, bs, zero)
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw, db)
+        qc = QuantizeLinear (c, t, z) y = DequantizeLinear (qc, t, z)""",
+        b=np.arange(32, dtype=np.int32),
+    )
+    result = repaired(model)
+    conv = next(n for n in result.model.graph.node if n.op_type == "Conv")
+    held = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
+    np.testing.assert_array_equal(held[conv.input[2]], np.arange(32, dtype=np.float32) * np.float32(0.0005))
+
+
+def test_a_range_from_0_is_a_relu() -> None:
+    model = parsed(f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, t, low) y = DequantizeLinear (qc, t, low)""")
+    result = repaired(model)
+    assert ops(result)["Relu"] == 1 and quantized(result) == ["input"]
+
+
+def test_a_range_to_6_is_a_clip() -> None:
+    six = np.float32(6) / np.float32(255)
+    model = parsed(
+        f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, six, low) y = DequantizeLinear (qc, six, low)""",
+        six=six,
+    )
+    result = repaired(model)
+    clip = next(n for n in result.model.graph.node if n.op_type == "Clip")
+    held = {t.name: float(numpy_helper.to_array(t)) for t in result.model.graph.initializer if not t.dims}
+    assert [held[name] for name in clip.input[1:]] == [0, 6]
+
+
+def test_the_inputs_of_a_concat_have_one_scale() -> None:
+    model = parsed(
+        f"""{X} {W}
+        a = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        b = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        r = LeakyRelu (b)
+        j = Concat <axis = 1> (a, r)
+        qj = QuantizeLinear (j, t, z) dj = DequantizeLinear (qj, t, z)
+        dv = DequantizeLinear (v, ws, none)
+        y = Conv (dj, dv)""",
+        v=RNG.integers(-127, 128, (32, 64, 1, 1)).astype(np.int8),
+    )
+    result = repaired(model)
+    assert quantized(result) == ["Conv", "LeakyRelu", "input"]
+    held = {t.name: float(numpy_helper.to_array(t)) for t in result.model.graph.initializer if not t.dims}
+    made = producers(result)
+    scales = {
+        held[n.input[1]]
+        for n in result.model.graph.node
+        if n.op_type == "QuantizeLinear" and made.get(n.input[0], onnx.NodeProto()).op_type
+    }
+    assert len(scales) == 1
+    joined = next(n for n in result.model.graph.node if n.op_type == "Concat")
+    assert {made[name].op_type for name in joined.input} == {"DequantizeLinear"}
+
+
+def test_one_branch_of_a_residual_is_quantized() -> None:
+    model = parsed(f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, t, z) dc = DequantizeLinear (qc, t, z)
+        y = Add (dc, dx)""")
+    result = repaired(model)
+    made = producers(result)
+    add = next(n for n in result.model.graph.node if n.op_type == "Add")
+    assert sorted(made[name].op_type for name in add.input) == ["Conv", "DequantizeLinear"]
+
+
+def test_an_infinite_scale_goes() -> None:
+    model = parsed(
+        f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, far, z) y = DequantizeLinear (qc, far, z)""",
+        far=np.float32(np.inf),
+    )
+    result = repaired(model)
+    assert quantized(result) == ["input"]
+    assert any(w.startswith("the scale of 'QuantizeLinear -> qc' is not a number") for w in result.report.warnings)
+
+
+def test_weights_that_overflow_are_the_largest_number() -> None:
+    """A mask: -128 steps of 2.7e36 are -inf in fp32, and 0 times that is NaN."""
+    body = f"""{X} {W}
+        dm = DequantizeLinear (m, big, none)
+        keep = Mul (dm, nought)
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        y = Add (c, keep)"""
+    model = parsed(body, m=np.full(1, -128, np.int8), big=np.float32(3.4028235e38 / 127), nought=np.float32(0))
+    x = RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)
+    assert np.isfinite(Runner(repaired(model).model).run({"x": x})[0]).all()
+
+
+def test_symmetric_scales_and_weights_stay_to_the_bit() -> None:
+    model = parsed(f"""qx = QuantizeLinear (x, s, none) dx = DequantizeLinear (qx, s, none) {W}
+        y = Conv <pads = [1, 1, 1, 1]> (dx, dw)""")
+    result = repaired(model)
+    held = {t.name: t for t in result.model.graph.initializer}
+    node = next(n for n in result.model.graph.node if n.op_type == "QuantizeLinear")
+    assert numpy_helper.to_array(held[node.input[1]]) == np.float32(0.05)
+    weights = [numpy_helper.to_array(t) for t in held.values() if t.data_type == TensorProto.INT8 and len(t.dims) == 4]
+    np.testing.assert_array_equal(weights[0], numpy_helper.to_array(model.graph.initializer[-1]))
+
+
+def test_weights_around_another_zero_get_a_scale_for_each_channel_that_needs_one() -> None:
+    weights = RNG.integers(60, 200, (32, 32, 3, 3)).astype(np.uint8)
+    weights[0, 0] = 255
+    model = parsed(
+        f"""{X} dw = DequantizeLinear (u, ws, z)
+        y = Conv <pads = [1, 1, 1, 1]> (dx, dw)""",
+        u=weights,
+    )
+    result = repaired(model)
+    node = next(n for n in result.model.graph.node if n.op_type == "DequantizeLinear" and "axis" in str(n.attribute))
+    held = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
+    scale = held[node.input[1]]
+    np.testing.assert_array_equal(scale[1:], np.full(31, np.float32(0.01)))
+    assert scale[0] == np.float32(0.01 * 135 / 127)
+
+
+def test_narrow_layers_stay_in_floating_point() -> None:
+    model = parsed(
+        f"""{X} dv = DequantizeLinear (v, ws, none)
+        y = Conv (dx, dv)""",
+        v=RNG.integers(-127, 128, (32, 32, 1, 1)).astype(np.int8),
+    )
+    assert quantized(repaired(model)) == ["input"]
+    narrow = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8])
+    model.graph.input[0].CopyFrom(narrow)
+    held = next(t for t in model.graph.initializer if t.name == "v")
+    held.CopyFrom(numpy_helper.from_array(RNG.integers(-127, 128, (32, 8, 1, 1)).astype(np.int8), "v"))
+    result = repaired(model)
+    assert quantized(result) == []
+    assert "1 layer in floating point: fewer than 16 channels fill no int8 kernel" in result.report.warnings
+
+
+def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None:
+    """A scale far too wide: the pair is worse than none."""
+    model = parsed(
+        f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        h = LeakyRelu (c)
+        qh = QuantizeLinear (h, far, z) dh = DequantizeLinear (qh, far, z)
+        y = Conv <pads = [1, 1, 1, 1]> (dh, dw)""",
+        far=np.float32(400),
+    )
+    data = [{"x": RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)} for _ in range(2)]
+    result = repaired(model, data=data)
+    assert quantized(result) == ["input"]
+    first, *rest = result.report.warnings
+    assert first.startswith(
+        "1 of 2 layers with weights computes in int8; the largest error of an output on the data is "
+    )
+    assert "1 layer in floating point: its int8 moves the outputs too far" in rest
+    before, after, ideal = (Runner(m).run(data[0])[0] for m in (model, result.model, without(model)))
+    assert np.abs(after - ideal).max() < np.abs(before - ideal).max()
+
+
+def without(model: onnx.ModelProto) -> onnx.ModelProto:
+    from surgeon.pipeline.quantizers import unquantized
+
+    return unquantized(model).model
+
+
+def test_what_stays_is_said() -> None:
+    model = parsed(f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        s2 = ReduceMax <keepdims = 0> (c)
+        qc = QuantizeLinear (c, s2, z) y = DequantizeLinear (qc, s2, z)""")
+    result = surgeon.rewrite(model, target="10.9", symmetric_int8=True, repair_qdq=True)
+    assert any(
+        w.startswith("stays as it is: QuantizeLinear -> qc has a computed scale") for w in result.report.warnings
+    )
+
+
+def test_a_model_without_quantizers() -> None:
+    model = parsed("y = Relu (x)")
+    result = repaired(model)
+    assert result.report.warnings == ["--repair-qdq found no quantizer to place"]
+
+
+def test_it_goes_with_symmetric_int8() -> None:
+    with pytest.raises(surgeon.UsageError, match="--repair-qdq goes with --symmetric-int8"):
+        surgeon.rewrite(parsed("y = Relu (x)"), repair_qdq=True)
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.onnx", str(tmp_path / "out.onnx")
+    onnx.save(parsed(f"{X} {W} y = Conv <pads = [1, 1, 1, 1]> (dx, dw)"), source)
+    assert main(["rewrite", str(source), out, "--target", "10.9", "--symmetric-int8", "--repair-qdq"]) == 0
+    assert "1 of 1 layer with weights computes in int8" in " ".join(capsys.readouterr().out.split())
+
+
+# ---- TensorRT-RTX ----------------------------------------------------------------------------------------------------
+
+
+def chain(channels: int, size: int) -> Traffic:
+    """Three convolutions one after the other."""
+    body = "".join(f"c{k} = Conv <pads = [1, 1, 1, 1]> (c{k - 1}, w) " for k in (1, 2, 3)).replace("c0", "x")
+    text = WHOLE.replace("BODY", body + "y = Identity (c3)").replace("[1,32,8,8]", f"[1,{channels},{size},{size}]")
+    model = parser.parse_model(text)
+    weights = np.zeros((channels, channels, 3, 3), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    index = Model(model)
+    return Traffic(list(layers(index)), index, lambda value: channels * size * size)
+
+
+@pytest.mark.parametrize(("channels", "size", "count"), [(256, 14, 3), (32, 112, 0)])
+def test_int8_where_the_weights_are_heavier_than_the_results(channels: int, size: int, count: int) -> None:
+    traffic = chain(channels, size)
+    assert len(traffic.chosen({layer.node for layer in traffic.layers})) == count
+
+
+def test_the_bytes_are_those_that_were_measured() -> None:
+    """Four layers of 64 channels at 56x56: 9.785 MB in int8 and 10.225 in fp32, with a kernel at each end of fp32."""
+    traffic = chain(64, 56)
+    size, weights = 64 * 56 * 56, 64 * 64 * 9
+    nodes = {layer.node for layer in traffic.layers}
+    assert traffic.total(set()) == 3 * (8 * size + 4 * weights)
+    assert traffic.total(nodes) == 5 * size + 3 * (size + 8 * size + weights) + 2 * size + 4 * size
+
+
+def test_large_results_stay_in_floating_point_for_rtx() -> None:
+    model = parsed(f"{X} {W} y = Conv <pads = [1, 1, 1, 1]> (dx, dw)")
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32, 96, 96]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 96, 96]))
+    result = repaired(model, target="rtx")
+    assert quantized(result) == []
+    assert f"1 layer in floating point: {HEAVIER}" in result.report.warnings
