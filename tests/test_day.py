@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -95,8 +96,9 @@ def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, NORM)
     assert run("fix", "in.onnx", "--for", "rtx", "-o", "my model.onnx") == 0
-    *_, parsed, loaded, _types, _verdict, _next, following = capsys.readouterr().out.splitlines()
+    *_, parsed, loaded, runs, _types, _verdict, _next, following = capsys.readouterr().out.splitlines()
     assert parsed.startswith("TensorRT-RTX ") and parsed.endswith(" parses it") and loaded == "ONNX Runtime loads it"
+    assert re.fullmatch(r"\d+ kernels? \(\d+ before\), .* moved .*; built for x:1x3x8x8", runs)
     command = following.removeprefix("  surgeon ")
     assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8"
     assert run(*shlex.split(command)) == 0

@@ -20,6 +20,7 @@ from surgeon.report import Progress
 from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles
+from surgeon.trt.program import engine_of, summary
 from surgeon.trt.refusals import refusal_lines, refusals
 from surgeon.trt.runtime import RTX, choose_runtime, title, use
 
@@ -28,13 +29,17 @@ Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """`size` in bytes, `seconds` of parsing and building, `runtime` such as "TensorRT-RTX 1.7.1.116"."""
+    """`size` in bytes, `seconds` of parsing and building, `runtime` such as "TensorRT-RTX 1.7.1.116".
+
+    kernels  what the engine runs, in one line; empty where it cannot be read
+    """
 
     path: Path
     size: int
     seconds: float
     runtime: str
     notes: list[str] = field(default_factory=list)
+    kernels: str = ""
 
 
 def build(
@@ -84,7 +89,14 @@ def build(
     put({path: engine})
     if timing_cache is not None and trt.__name__ == RTX:
         notes.append(f"{title(trt)} keeps no timing cache: --timing-cache does nothing")
-    return Built(path, len(engine), time.perf_counter() - started, title(trt), notes)
+    return Built(path, len(engine), time.perf_counter() - started, title(trt), notes, _kernels(engine))
+
+
+def _kernels(engine: bytes) -> str:
+    try:
+        return summary(engine_of(engine).programs[0])
+    except EngineError:  # of TensorRT, or of a TensorRT-RTX whose engines are not known
+        return ""
 
 
 def serialized(

@@ -26,6 +26,7 @@ from surgeon.proof.loading import load_both
 from surgeon.report import Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
+from surgeon.trt.kernels import told
 from surgeon.trt.profiles import dynamic_inputs
 from surgeon.verdict_text import answer
 from surgeon.visible import visible
@@ -81,6 +82,7 @@ class Fixed:
     types    that a strongly typed target computes the model in fp32, and the options that change that; else empty
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
+    kernels  what TensorRT-RTX runs of it, in one line; empty for other targets, and where no TensorRT-RTX is here
     """
 
     path: Path
@@ -93,6 +95,7 @@ class Fixed:
     types: str
     where: str
     command: str
+    kernels: str = ""
 
     @property
     def cures(self) -> list[str]:
@@ -123,7 +126,7 @@ class Fixed:
     def __repr__(self) -> str:
         lines = [f"Fixed: {self.verdict}", f"  {self._place}", f"  {self.parsed}"]
         lines += [f"    {node}" for node in self.parsed.refused]
-        lines += [f"  {text}" for text in (self.loaded, self.types) if text]
+        lines += [f"  {text}" for text in (self.loaded, self.kernels, self.types) if str(text)]
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
         return "\n".join(map(visible, lines))
@@ -167,6 +170,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     loaded = _loaded(source, result)
     ready = _is_ready(result, parsed, loaded)
     where, command = next_command(place, result, options.target) if ready else ("", "")
+    parses = bool(parsed.parser) and not parsed.refused
     return Fixed(
         path=place,
         result=result,
@@ -178,6 +182,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         types="" if options.way else _types(result.model, options.target),
         where=where,
         command=command,
+        kernels=told(place, source.path, options.target).text if parses else "",
     )
 
 

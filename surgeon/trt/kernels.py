@@ -6,40 +6,51 @@ No GPU is needed: `surgeon.trt.program` reads the engine that TensorRT-RTX build
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
-from surgeon.ir.files import content, read
+from surgeon.ir.files import content, read, read_all, size_of
 from surgeon.ir.process import Crashed, survived
-from surgeon.report import Progress, counted
+from surgeon.report import Progress
+from surgeon.targets.target import Target
+from surgeon.trt.ask import why_not
 from surgeon.trt.engine import serialized
-from surgeon.trt.profiles import Profile, typical_shapes
-from surgeon.trt.program import Engine, Kernel, Program, engine_of, is_engine
+from surgeon.trt.profiles import Profile, names_of_dynamic, typical_shapes
+from surgeon.trt.program import Engine, Kernel, Program, engine_of, is_engine, summary
 from surgeon.trt.runtime import choose_runtime, use
 
 Shapes = Mapping[str, Sequence[int]]
-LEAST = 1_000_000  # bytes: less is given in kB
+LARGE = 1_000_000_000  # bytes of a model that is not built only to count its kernels
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What TensorRT-RTX runs of a file.
 
-    shapes  of the inputs, as the engine was built; empty where the file is an engine
+    shapes   of the inputs, as the engine was built; empty where the file is an engine
+    dynamic  the inputs of the model whose sizes were chosen
     """
 
     path: Path
     engine: Engine
     shapes: dict[str, list[int]]
+    dynamic: Collection[str] = ()
 
     @property
     def program(self) -> Program:
         """The first program: that of the first optimization profile."""
         return self.engine.programs[0]
+
+    @property
+    def built_for(self) -> str:
+        """The sizes of the dynamic inputs: "built for ids:1x128 mask:1x128"; empty where there are none."""
+        sizes = [f"{name}:{'x'.join(map(str, self.shapes[name]))}" for name in self.dynamic]
+        return f"built for {' '.join(sizes)}" if sizes else ""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON value: every program and every kernel, sizes in bytes."""
@@ -106,11 +117,12 @@ def kernels(
     path = Path(file)
     if is_engine(content(path)):
         return Seen(path, _read(path, content(path)), {})
-    sizes = typical_shapes(read(path), path.parent, shapes or {}, like or {})
+    model = read(path)
+    sizes = typical_shapes(model, path.parent, shapes or {}, like or {})
     trt = use(choose_runtime("rtx"))
     capability = None if compute_capability is None else _capability(trt, compute_capability)
     engine = serialized(trt, path, profiles=partial(_profiles, sizes), capability=capability, progress=progress)
-    return Seen(path, _read(path, engine), sizes)
+    return Seen(path, _read(path, engine), sizes, names_of_dynamic(model))
 
 
 def _read(path: Path, data: bytes) -> Engine:
@@ -141,43 +153,43 @@ def _capability(trt: Any, text: str) -> Any:
     return known[name]
 
 
-# ---- in words --------------------------------------------------------------------------------------------------------
+# ---- a rewritten model -----------------------------------------------------------------------------------------------
 
 
-def size(count: int, like: int = 0) -> str:
-    """A number of bytes: "44.5 MB", or "12.3 kB" where it and `like` are small."""
-    return f"{count / 1e6:.1f} MB" if max(count, like) >= LEAST else f"{count / 1e3:.1f} kB"
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What TensorRT-RTX runs of a rewritten model, in one line.
 
-
-def summary(program: Program, before: Program | None = None) -> str:
-    """A program in one line: "35 kernels (44 before), 44.5 MB moved (99.1), attention fused 3 of 3"."""
-    count, moved = counted(len(program.kernels), "kernel"), size(program.bytes, before.bytes if before else 0)
-    if before is not None:
-        count += f" ({len(before.kernels)} before)"
-        moved_before = size(before.bytes, program.bytes).split()[0]
-    said = [count, f"{moved} moved" + (f" ({moved_before})" if before is not None else "")]
-    fused, attentions = program.attention
-    if attentions:
-        said.append(f"attention fused {fused} of {attentions}")
-    if program.uncounted:
-        said.append(f"{counted(program.uncounted, 'tensor')} of symbolic sizes not counted")
-    return ", ".join(said)
-
-
-def told(written: Path, original: Path | None) -> str:
-    """`summary` of a written model and its original, each built in a process of its own.
-
-    Empty where TensorRT-RTX does not build the written model. The original is built for the same sizes.
+    after  the programs and their kernels; None where nothing is known
     """
+
+    text: str = ""
+    after: Seen | None = None
+
+
+def told(written: Path, original: Path | None, target: Target) -> Told:
+    """What TensorRT-RTX runs of a rewritten model and its original, each built in a process of its own.
+
+    original  built for the same sizes; None where it is not a file
+
+    Empty where the target is another one, where no TensorRT-RTX is installed, and where it does not build the model.
+    """
+    if not target.rtx or why_not(target):
+        return Told()
+    if size_of(read_all(written)[1]) > LARGE:
+        return Told(f"the kernels of so large a model are not counted: surgeon kernels {shlex.quote(str(written))}")
     try:
         after = survived(partial(kernels, written))
     except (SurgeonError, Crashed):
-        return ""
+        return Told()
+    sizes = f"; {after.built_for}" if after.dynamic else ""
+    if original is None:
+        return Told(f"{summary(after.program)}{sizes}", after)
     try:
-        before = None if original is None else survived(partial(kernels, original, like=after.shapes)).program
+        before = survived(partial(kernels, original, like=after.shapes)).program
     except (SurgeonError, Crashed):
-        return f"{summary(after.program)} (TensorRT-RTX does not build the original)"
-    return summary(after.program, before)
+        return Told(f"{summary(after.program)}; TensorRT-RTX does not build the original{sizes}", after)
+    return Told(f"{summary(after.program, before)}{sizes}", after)
 
 
 # ---- two programs ----------------------------------------------------------------------------------------------------

@@ -106,6 +106,11 @@ def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
     return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in infos}
 
 
+def names_of_dynamic(model: ModelProto) -> list[str]:
+    """The inputs with unknown sizes."""
+    return [name for name, dims in _dims_of_inputs(model).items() if _is_dynamic(dims)]
+
+
 def _is_dynamic(dims: Sequence[Dim]) -> bool:
     return not all(isinstance(d, int) for d in dims)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from surgeon.errors import EngineError
+from surgeon.report import counted
 
 MAGIC = b"vtrt"  # how an engine of TensorRT-RTX begins
 VERSION_AT = slice(24, 28)  # the four numbers of its version
@@ -55,6 +56,7 @@ WORD = re.compile(
 )
 COPY = re.compile(r"(__myl_)?(Cast|Conc|Copy|Move|Resh|Slic|Tran|copy|memset)+")  # names of kernels that only move
 FUSED_ATTENTION = "Attention"
+LEAST = 1_000_000  # bytes: less is given in kB
 PROFILE = re.compile(r" \[profile (\d+)\]")
 LAYER = re.compile(r"\]\x1f?\[ONNX Layer: ")  # between the names of two nodes
 
@@ -219,6 +221,29 @@ def programs_of(texts: Sequence[str]) -> Iterator[Program]:
         if version != READ:
             raise _Unread(f"a program of version {version}")
         yield _program(sections)
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def size(count: int, like: int = 0) -> str:
+    """A number of bytes: "44.5 MB", or "12.3 kB" where it and `like` are small."""
+    return f"{count / 1e6:.1f} MB" if max(count, like) >= LEAST else f"{count / 1e3:.1f} kB"
+
+
+def summary(program: Program, before: Program | None = None) -> str:
+    """A program in one line: "35 kernels (44 before), 44.5 MB moved (99.1), attention fused 3 of 3"."""
+    count, moved = counted(len(program.kernels), "kernel"), size(program.bytes, before.bytes if before else 0)
+    if before is not None:
+        count += f" ({len(before.kernels)} before)"
+        moved_before = size(before.bytes, program.bytes).split()[0]
+    said = [count, f"{moved} moved" + (f" ({moved_before})" if before is not None else "")]
+    if program.uncounted:
+        said[-1] += f" without {counted(program.uncounted, 'tensor')} of symbolic sizes"
+    fused, attentions = program.attention
+    if attentions:
+        said.append(f"attention fused {fused} of {attentions}")
+    return ", ".join(said)
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------

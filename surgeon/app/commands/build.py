@@ -27,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
         )
     for note in built.notes:
         screen.line(f"warning  {note}", "warn")
+    if built.kernels:
+        screen.line(built.kernels)
     size, seconds = f"{built.size / 1e6:.1f} MB", f"{built.seconds:.1f} s"
     screen.line(f"{args.model} built by {built.runtime}: {size} written to {built.path}, {seconds}", "good")
     return DONE

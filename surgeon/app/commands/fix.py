@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     screen.line(f"{closing(report, converted=done.half)}; {where}, {report.seconds:.1f} s", bad)
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
+    if fixed.kernels:
+        screen.line(fixed.kernels)
     if fixed.types:
         screen.line(fixed.types, "warn")
     screen.line(fixed.verdict, "good" if status == DONE else "bad")

@@ -12,13 +12,13 @@ from surgeon.app.commands import DONE
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
 from surgeon.report import Progress, counted
-from surgeon.trt.kernels import Part, Seen, kernels, parts, size, summary
-from surgeon.trt.program import Kernel, Program, Tensor
+from surgeon.trt.kernels import Part, Seen, kernels, parts
+from surgeon.trt.program import Kernel, Program, Tensor, size, summary
 
 HEADERS = ("#", "computes", "nodes", "types", "MB read", "written", "share")
 PLAIN = ("{}", "{}", "{}", "{}", "{} MB read", "{} written", "{}")
 CHANGES = ("nodes", "kernels before", "after", "types", "MB before", "after")
-CHANGES_PLAIN = ("{}", "{} ->", "{} kernels", "{}", "{} MB ->", "{}")
+CHANGES_PLAIN = ("{}", "kernels {} ->", "{}", "{}", "{} MB ->", "{}")
 MOST = 20  # rows, where -v does not ask for all
 TEXTS = ("computes", "nodes")  # the columns that are cut to fit
 WIDE, LEAST = 60, 12  # columns of a long text in a pipe, and at least on a terminal
@@ -97,9 +97,8 @@ def _print(seen: Seen, screen: Screen, every: bool) -> None:
 def _print_title(seen: Seen, screen: Screen) -> None:
     gpus = ", ".join(f"{g[2:-1]}.{g[-1]}" if g.startswith("sm") else g for g in seen.program.gpus)
     screen.line(f"{seen.path}, TensorRT-RTX {seen.engine.version}, compute capability {gpus}")
-    if seen.shapes:
-        sizes = (f"{name}:{'x'.join(map(str, sizes))}" for name, sizes in seen.shapes.items())
-        screen.line(f"built for {' '.join(sizes)}", "dim")
+    if seen.built_for:
+        screen.line(seen.built_for, "dim")
 
 
 def _print_notes(seen: Seen, screen: Screen, start: str = "") -> None:
@@ -208,7 +207,7 @@ def _totals(program: Program) -> list[tuple[str, str]]:
     return [
         ("kernels", str(len(program.kernels))),
         ("of them copies", str(program.copies)),
-        ("attention fused", f"{fused} of {attentions}" if attentions else "-"),
+        ("attention", f"{fused} of {attentions} fused" if attentions else "-"),
         ("moved", size(program.bytes)),
         ("weights", size(program.weights)),
         ("memory for activations", size(program.activations)),
