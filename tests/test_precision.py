@@ -279,6 +279,13 @@ def test_what_lies_between_two_islands_stays_fp32() -> None:
     assert type_of(result.model, "Relu") == [SINGLE] and result.casts == 4
 
 
+def test_several_between_two_islands_stay_fp32_together() -> None:
+    """Each of the two alone saves no cast."""
+    result = convert(between_layers("p = Softmax (a) s = Sigmoid (p) t = Tanh (s) b = Softmax (t)"))
+    assert type_of(result.model, "Sigmoid") == type_of(result.model, "Tanh") == [SINGLE]
+    assert casts(result.model) == 4, "in, out, and one at each end of the island"
+
+
 def test_positions_are_counted_in_fp32() -> None:
     """Rotary embedding: position 4097 times a frequency, and its cosine."""
     model = with_weights(

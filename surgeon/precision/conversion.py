@@ -285,7 +285,7 @@ def _samples(
 
 
 def _with_steps(worst: OutputError) -> str:
-    """What is said of the steps of the quantizers, and of how far an output is from the original's with them."""
+    """A sentence on the steps of the quantizers, and on how far an output is from the original's with them."""
     return (
         "the quantizers without their steps, since a number near the border of two steps goes to the one or the other "
         f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "

@@ -22,7 +22,7 @@ Limits = tuple[float, float, float]
 
 
 def without_steps(model: ModelProto, base: Path | None = None) -> ModelProto:
-    """The model of fp32 with the limits of each pair that quantizes a computed tensor with one scale in its place.
+    """The model of fp32, with its limits instead of each pair that quantizes a computed tensor with one scale.
 
     base  the folder of the external weights
     """
@@ -44,7 +44,7 @@ def without_steps(model: ModelProto, base: Path | None = None) -> ModelProto:
 def _limits(model: Model, node: Node) -> tuple[str, Limits] | None:
     """What a pair quantizes, the lowest and the largest number that it passes on, and the quotient of its scales.
 
-    None where the tensor is constant, the pair has several scales, or other numbers stand between the two.
+    None where the tensor is constant, the pair has several scales, or the two have other zero points.
     """
     quantized = node.inputs[0]
     quantizer = None if quantized is None else quantized.producer
@@ -70,7 +70,7 @@ def _number(model: Model, node: Node, position: int) -> float | None:
 
 
 def _smooth(graph: GraphProto, found: dict[str, tuple[str, Limits]]) -> None:
-    """Write the limits in the place of the pairs of a graph and its bodies."""
+    """Write the limits instead of the pairs of a graph and its bodies."""
     nodes: list[NodeProto] = []
     for node in graph.node:
         for attribute in node.attribute:
