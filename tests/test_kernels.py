@@ -366,6 +366,21 @@ def test_without_tensorrt_rtx_nothing_is_guessed_and_the_bytes_are_the_same(
 
 
 @RTX
+def test_the_page_has_the_line_and_a_bar_for_each_kernel(tmp_path: Path) -> None:
+    path, page = write(tmp_path, "static"), tmp_path / "report.html"
+    words = ["rewrite", str(path), str(tmp_path / "out.onnx"), "-q", "--report", str(page)]
+    assert main([*words, "--target", "rtx"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "<p>4 kernels (4 before), 32.6 kB moved (32.6)</p>" in text and '<a href="#kernels">' in text
+    assert re.findall(r'class="bar"><span style="width: ([\d.]+%)"></span>(\d+%)', text) == [
+        ("50.7%", "19%"), ("100.0%", "37%"), ("84.4%", "31%"), ("33.8%", "13%"),
+    ]  # fmt: skip
+    assert main([*words, "--target", "10.9"]) == 0 and "kernels" not in page.read_text(encoding="utf-8").lower()
+    assert main(["fix", str(path), "--for", "rtx", "-q", "--report", str(page)]) == 0
+    assert "<p>4 kernels (4 before), 32.6 kB moved (32.6)</p>" in page.read_text(encoding="utf-8")
+
+
+@RTX
 def test_build_says_what_the_engine_runs(tmp_path: Path, capsys: Captured) -> None:
     words = ["build", str(write(tmp_path, "dynamic")), str(tmp_path / "out.engine"), "--with", "rtx", "--profile"]
     assert main([*words, "x:1x16x64,2x32x64,4x64x64"]) == 0

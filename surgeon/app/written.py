@@ -18,16 +18,21 @@ from surgeon.pipeline.session import Result
 
 if TYPE_CHECKING:
     from surgeon.html.page import Precision
+    from surgeon.trt.program import Program
 
 PAGES = (".html", ".htm")  # suffixes of a report that is a page
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result for a model, and the advice for unsupported nodes."""
+    """The result for a model, and the advice for unsupported nodes.
+
+    kernels  what TensorRT-RTX runs of it, in one line and kernel by kernel, where that is known
+    """
 
     result: Result
     advice: list[str]
+    kernels: tuple[str, Program | None] = ("", None)
 
     @property
     def half(self) -> Precision | None:
@@ -80,9 +85,13 @@ def formatted(args: argparse.Namespace, done: Done, status: int, more: Iterable[
 
 
 def _page(done: Done, title: str, written: str) -> str:
-    from surgeon.html.page import render  # a run without a page starts without it
+    from surgeon.html.page import KernelRow, Kernels, render  # a run without a page starts without it
 
-    return render(done.result.report, title=title, written=written, precision=done.half, cures=done.advice)
+    text, program = done.kernels
+    of_engine = () if program is None else program.kernels
+    rows = [KernelRow(k.in_words, k.nodes, k.types, k.bytes_read, k.bytes_written) for k in of_engine]
+    kernels, report = Kernels(text, rows), done.result.report
+    return render(report, title=title, written=written, precision=done.half, cures=done.advice, kernels=kernels)
 
 
 def _report(done: Done) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
@@ -52,6 +52,30 @@ class Precision(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
+class KernelRow(NamedTuple):
+    """A kernel of an engine; `moved` is what it reads and writes, in bytes."""
+
+    computes: str
+    nodes: Sequence[str]
+    types: str
+    read: int
+    written: int
+
+    @property
+    def moved(self) -> int:
+        return self.read + self.written
+
+
+class Kernels(NamedTuple):
+    """What TensorRT-RTX runs of the result: one line about all, and the kernels in the order of the engine."""
+
+    text: str
+    rows: Sequence[KernelRow] = ()
+
+
+UNKNOWN = Kernels("")
+
+
 def render(
     report: Report,
     *,
@@ -59,6 +83,7 @@ def render(
     written: str = "",
     precision: Precision | None = None,
     cures: Sequence[str] = (),
+    kernels: Kernels = UNKNOWN,
 ) -> str:
     """The page for one run.
 
@@ -66,9 +91,10 @@ def render(
     written    where the result went, empty where nothing was written
     precision  the conversion to half precision after the rewrite
     cures      advice for each of `report.untaken`
+    kernels    what TensorRT-RTX runs of the result; without text where that is not known
     """
     bodies = [
-        _head(report, title, written, precision),
+        _head(report, title, written, precision, kernels),
         _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
         _entries(
             "Unsupported",
@@ -83,6 +109,7 @@ def render(
         _rewrites(report.applied),
         _declined(report.declined),
         _operators(report),
+        _kernels(kernels.rows) if kernels.rows else "",
         _footer(report),
     ]
     name = escape(title or "surgeon's report")
@@ -119,7 +146,7 @@ def _file(name: str) -> str:
 # ---- the parts of the page -------------------------------------------------------------------------------------------
 
 
-def _head(report: Report, title: str, written: str, precision: Precision | None) -> str:
+def _head(report: Report, title: str, written: str, precision: Precision | None, kernels: Kernels) -> str:
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
     nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
     tiles = [
@@ -142,15 +169,16 @@ def _head(report: Report, title: str, written: str, precision: Precision | None)
         tiles.append(
             _tile(_error(precision.worst), f"largest error of {precision.way}", "bad" if precision.failed else "")
         )
+    runs = f"<p>{escape(kernels.text)}</p>" if kernels.text else ""
     return (
         f"<h1>{escape(title or 'A rewritten model')} {_state(report, precision)}</h1>"
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
-        f"<p>{escape(answer(report))}</p>"
-        f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision)}'
+        f"<p>{escape(answer(report))}</p>{runs}"
+        f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision, kernels)}'
     )
 
 
-def _contents(report: Report, precision: Precision | None) -> str:
+def _contents(report: Report, precision: Precision | None, kernels: Kernels) -> str:
     """The links to the parts and the passes, and the search, which appears if scripts run."""
     counts = [
         ("undone", "Undone", len(report.undone)),
@@ -161,6 +189,7 @@ def _contents(report: Report, precision: Precision | None) -> str:
         ("rewrites", "Rewrites", len(report.applied)),
         ("declined", "Declined", len(report.declined)),
         ("operators", "Operators", int(bool(report.ops_before or report.ops_after))),
+        ("kernels", "Kernels", len(kernels.rows)),
     ]
     links = [
         f'<a href="#{place}">{word}{"" if place in UNCOUNTED else _number(count)}</a>'
@@ -425,6 +454,33 @@ def _precision(result: Precision) -> str:
         f"fp32 original, with every tensor of 16 bits rounded; it may be {result.tolerance:g}. 99 % of the elements "
         f"are no further apart than the second number. Inputs: {escape('; '.join(result.inputs))}.</p>"
         f"{compared}{islands}{warnings}"
+    )
+
+
+def _kernels(rows: Sequence[KernelRow]) -> str:
+    """A table with a bar for each kernel, as long as the bytes that it moves."""
+    largest = max((row.moved for row in rows), default=0) or 1
+    total = sum(row.moved for row in rows) or 1
+    shown = [
+        _cells(
+            ("number", str(number)),
+            ("", row.computes),
+            ("name", _listed(row.nodes) if row.nodes else "-"),
+            ("word", row.types),
+            ("number", f"{row.read / 1e6:.3f}"),
+            ("number", f"{row.written / 1e6:.3f}"),
+            ("bar", f'<span style="width: {row.moved / largest:.1%}"></span>{row.moved / total:.0%}'),
+            raw=(2, 6),
+        )
+        for number, row in enumerate(rows[:MOST_ROWS], 1)
+    ]
+    left = len(rows) - len(shown)
+    more = f'<p class="note">and {left} more: surgeon kernels -v lists them</p>' if left else ""
+    table = _table(("#", "computes", "nodes", "types", "#MB read", "#written", "share of the MB"), shown)
+    return (
+        f"{_heading('Kernels', len(rows))}"
+        '<p class="sub">What TensorRT-RTX runs, in the order of its engine. A bar is as long as the bytes that a '
+        f"kernel reads and writes.</p>{table}{more}"
     )
 
 

@@ -26,8 +26,9 @@ from surgeon.proof.loading import load_both
 from surgeon.report import Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
-from surgeon.trt.kernels import told
+from surgeon.trt.kernels import Told, told
 from surgeon.trt.profiles import dynamic_inputs
+from surgeon.trt.program import Program
 from surgeon.verdict_text import answer
 from surgeon.visible import visible
 
@@ -83,6 +84,7 @@ class Fixed:
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
     kernels  what TensorRT-RTX runs of it, in one line; empty for other targets, and where no TensorRT-RTX is here
+    program  the same, kernel by kernel; None where that is not known
     """
 
     path: Path
@@ -96,6 +98,7 @@ class Fixed:
     where: str
     command: str
     kernels: str = ""
+    program: Program | None = None
 
     @property
     def cures(self) -> list[str]:
@@ -170,7 +173,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     loaded = _loaded(source, result)
     ready = _is_ready(result, parsed, loaded)
     where, command = next_command(place, result, options.target) if ready else ("", "")
-    parses = bool(parsed.parser) and not parsed.refused
+    runs = told(place, source.path, options.target) if parsed.parser and not parsed.refused else Told()
     return Fixed(
         path=place,
         result=result,
@@ -182,7 +185,8 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         types="" if options.way else _types(result.model, options.target),
         where=where,
         command=command,
-        kernels=told(place, source.path, options.target).text if parses else "",
+        kernels=runs.text,
+        program=None if runs.after is None else runs.after.program,
     )
 
 

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from surgeon.errors import EngineError
@@ -123,6 +124,12 @@ class Kernel:
         if "Gather" not in self.computes:
             return 0
         return sum(t.size for t in self.reads if t.size is not None and t.size > self.bytes_written)
+
+    @property
+    def in_words(self) -> str:
+        """The operators: "MatMul Add Gelu", "Slice x3 Concat"."""
+        groups = [(word, len(list(alike))) for word, alike in groupby(self.computes)]
+        return " ".join(word if count == 1 else f"{word} x{count}" for word, count in groups)
 
     @property
     def is_attention(self) -> bool:

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
         fixed = fix_source(given, out, options)
-    report, done, status = fixed.report, Done(fixed.result, fixed.advice), _status(fixed)
+    report, status = fixed.report, _status(fixed)
+    done = Done(fixed.result, fixed.advice, (fixed.kernels, fixed.program))
     _write_reports(args, fixed, report_files(args, done, reports, source, out if fixed.files else None, status))
     declined = report.declined if args.verbose else _of_what_stays(report)
     print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)

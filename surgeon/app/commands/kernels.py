@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from itertools import groupby
 
 from surgeon.app import arguments
 from surgeon.app.commands import DONE
@@ -119,7 +118,7 @@ def _print_notes(seen: Seen, screen: Screen, start: str = "") -> None:
 def _row(number: int, kernel: Kernel, program: Program) -> Row:
     share = kernel.bytes / program.bytes if program.bytes else 0.0
     read, written = f"{kernel.bytes_read / 1e6:.3f}", f"{kernel.bytes_written / 1e6:.3f}"
-    return str(number), computes(kernel), kernel.nodes, kernel.types or "-", read, written, f"{share:.0%}"
+    return str(number), kernel.in_words, kernel.nodes, kernel.types or "-", read, written, f"{share:.0%}"
 
 
 def _fitted(rows: Sequence[Row], headers: Sequence[str], screen: Screen) -> list[tuple[str, ...]]:
@@ -135,12 +134,6 @@ def _fitted(rows: Sequence[Row], headers: Sequence[str], screen: Screen) -> list
         return _cut(value, width) if position in texts else value
 
     return [tuple(cell(k, value) for k, value in enumerate(row)) for row in rows]
-
-
-def computes(kernel: Kernel) -> str:
-    """The operators of a kernel: "MatMul Add Gelu", "Slice x3 Concat"."""
-    groups = [(word, len(list(alike))) for word, alike in groupby(kernel.computes)]
-    return " ".join(word if count == 1 else f"{word} x{count}" for word, count in groups)
 
 
 def _nodes(names: Sequence[str], width: int) -> str:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from surgeon.app import arguments
 from surgeon.app.commands import CHANGES, DONE, ended, status_of
 from surgeon.app.explain import Explanation, explain_nodes
 from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_reports, print_window
-from surgeon.app.written import Done, check_places, formatted, report_files
+from surgeon.app.written import PAGES, Done, check_places, formatted, report_files
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, put, size_of
 from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
+from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
 from surgeon.precision.rewriting import rewritten
 from surgeon.report import counted, target_name
+from surgeon.targets.target import Target
 from surgeon.verdict_text import answer
+
+if TYPE_CHECKING:
+    from surgeon.trt.program import Program
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,7 +95,21 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
         result = rewritten(given, options)
-    return Done(result, advice_for(result, given, options))
+    runs: tuple[str, Program | None] = ("", None)
+    if options.target.rtx and any(Path(r).suffix in PAGES for r in args.report):
+        runs = _runs(result, source, options.target)
+    return Done(result, advice_for(result, given, options), runs)
+
+
+def _runs(result: Result, source: Path, target: Target) -> tuple[str, Program | None]:
+    """What TensorRT-RTX runs of a result, for the page."""
+    from surgeon.trt.kernels import told  # a run without such a page starts without it
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / source.name
+        result.save(place)
+        found = told(place, source, target)
+    return found.text, None if found.after is None else found.after.program
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
