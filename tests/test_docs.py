@@ -186,6 +186,10 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     assert all(json.dumps(cause.search.pattern) in errors for cause in CAUSES)
     reference = (site / "api.html").read_text(encoding="utf-8")
     assert all(f'id="{name.strip("_").lower()}"' in reference for name in surgeon.__all__)
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    found = {entry["title"]: entry["location"] for entry in index}
+    assert found["NaN in fp16"] == "docs/nan-in-fp16.html"
+    assert found["TensorRT 11 has no FP16 flag: what now"] == "docs/tensorrt-11-fp16.html"
     named = (site / "targets.html").read_text(encoding="utf-8")
     assert all(f">{alias.name}<" in named for alias in names.aliases())
     assert "<svg" in (site / "passes" / "l2-norm.html").read_text(encoding="utf-8")
