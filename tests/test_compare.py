@@ -231,7 +231,7 @@ def test_the_polygraphy_command_for_an_engine(tmp_path: Path) -> None:
     )
     assert command == (
         "polygraphy run b.onnx --trt --load-inputs i.json --load-outputs o.json --rtol 1e-05 --atol 1e-05 "
-        "--trt-min-shapes 'x:[2,3]' --trt-opt-shapes 'x:[2,3]' --trt-max-shapes 'x:[3,3]' --plugins lib.so "
+        "--trt-min-shapes 'x:[1,3]' --trt-opt-shapes 'x:[1,3]' --trt-max-shapes 'x:[2,3]' --plugins lib.so "
         "--tactic-sources"
     )
 

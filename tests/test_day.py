@@ -71,6 +71,9 @@ def test_every_help_has_two_examples_that_parse(command: str, capsys: Captured) 
         arguments.parser().parse_args(words)
 
 
+SHAPES = "--minShapes=x:1x3x8x8 --optShapes=x:1x3x8x8 --maxShapes=x:8x3x8x8"
+
+
 # ---- fix -------------------------------------------------------------------------------------------------------------
 
 
@@ -84,8 +87,9 @@ def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
     assert printed[-3:] == [
         "TensorRT 8.4 supports all 9 nodes (0 of 1 before); 1 rewrite proved",
         "next, on a machine with TensorRT 8.4:",
-        "  trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine --shapes=x:1x3x8x8",
+        f"  trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine {SHAPES}",
     ]
+    assert re.search("^whole model before and after at x 1x3x8x8: .*, equal$", "\n".join(printed), re.MULTILINE)
     assert out.read_bytes() == surgeon.rewrite(source, target="8.4").model.SerializeToString(deterministic=True)
 
 
@@ -96,11 +100,12 @@ def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     monkeypatch.chdir(tmp_path)
     write(tmp_path, NORM)
     assert run("fix", "in.onnx", "--for", "rtx", "-o", "my model.onnx") == 0
-    *_, parsed, loaded, runs, _types, _verdict, _next, following = capsys.readouterr().out.splitlines()
+    *_, parsed, loaded, _ran, built, runs, _types, _verdict, _next, following = capsys.readouterr().out.splitlines()
     assert parsed.startswith("TensorRT-RTX ") and parsed.endswith(" parses it") and loaded == "ONNX Runtime loads it"
+    assert re.fullmatch(r"TensorRT-RTX \S+ builds it, \S+ MB", built)
     assert re.fullmatch(r"\d+ kernels? \(\d+ before\), .* moved .*; built for x:1x3x8x8", runs)
     command = following.removeprefix("  surgeon ")
-    assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8"
+    assert command == "build 'my model.onnx' 'my model.engine' --profile x:1x3x8x8,1x3x8x8,8x3x8x8"
     assert run(*shlex.split(command)) == 0
     assert (tmp_path / "my model.engine").stat().st_size
 
@@ -185,8 +190,8 @@ def test_fix_in_python_says_the_same(tmp_path: Path, capsys: Captured) -> None:
         f"  written to {fixed.path}",
         "  predicted from surgeon's table, not parsed: no TensorRT 8.4 is installed here",
         "  ONNX Runtime loads it",
-        "  next, on a machine with TensorRT 8.4: "
-        "trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine --shapes=x:1x3x8x8",
+        f"  {fixed.ran}",
+        f"  next, on a machine with TensorRT 8.4: trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine {SHAPES}",
     ]
 
 

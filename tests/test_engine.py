@@ -20,7 +20,7 @@ pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surge
 from surgeon.errors import EngineError, UsageError
 from surgeon.precision.formats import computes_in_half
 from surgeon.trt import engine, runtime
-from surgeon.trt.profiles import dynamic_inputs
+from surgeon.trt.profiles import profile_texts, proposed
 from surgeon.trt.refusals import parser_error
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,7 @@ def test_a_dynamic_input_without_a_profile_stops(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'x' is dynamic and has no --profile, which says what shapes") as caught:
         engine.build(source, out, runtime="rtx")
     assert not out.exists()
-    (command,) = re.findall(r"For one shape alone:\n  surgeon (.*)$", str(caught.value))
+    (command,) = re.findall(r"such as:\n  surgeon (.*)$", str(caught.value))
     assert main([*shlex.split(command), "--with", "rtx"]) == 0 and out.exists()
 
 
@@ -73,7 +73,7 @@ def test_a_dynamic_input_that_the_profile_leaves_out_stops(tmp_path: Path) -> No
     profile = {"conv4_3": [(1, 16, 38, 38)] * 3}
     with pytest.raises(UsageError, match="'conv5_3' is dynamic and has no --profile") as caught:
         engine.build(ssd, tmp_path / "out.engine", runtime="rtx", profiles=[profile])
-    assert str(caught.value).endswith(" --profile conv5_3:1x24x19x19")
+    assert str(caught.value).endswith(" --profile conv5_3:1x24x19x19,1x24x19x19,8x24x19x19")
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_one_process_drives_one_of_the_two() -> None:
 def test_every_rewritten_sample_builds(sample: str, profiles: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     assert main(["rewrite", str(SAMPLES / f"{sample}.onnx"), str(out), "--target", "rtx", "-q"]) == 0
-    offered = [f"{name}:{sizes}" for name, sizes in dynamic_inputs(onnx.load(out)).items()]
+    offered = [f"{name}:{sizes}" for name, sizes in profile_texts(proposed(onnx.load(out))).items()]
     words = [w for p in profiles or offered for w in ("--profile", p)]
     assert main(["build", str(out), str(tmp_path / "out.engine"), "--with", "rtx", *words]) == 0
 
 
 def test_an_offered_shape_is_one_that_runs() -> None:
-    """A window of 400 samples is longer than the first lengths that are tried, and the batch stays 1 everywhere."""
+    """A window of 400 samples is longer than the first lengths that are tried, and the batch is one everywhere."""
     text = """<ir_version: 8, opset_import: ["" : 17]>
     g (float[B,S] sound, float[2,B,4] state, float[B,3,H,W] picture)
     => (float[B,1,T] y, float[2,B,4] z, float[B,3,H,W] p)
@@ -243,4 +243,8 @@ def test_an_offered_shape_is_one_that_runs() -> None:
     }"""
     model = onnx.parser.parse_model(text)
     model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.zeros((1, 1, 400), np.float32), "w"))
-    assert dynamic_inputs(model) == {"sound": "1x512", "state": "2x1x4", "picture": "1x3x224x224"}
+    assert profile_texts(proposed(model)) == {
+        "sound": "1x512,1x512,8x4096",
+        "state": "2x1x4,2x1x4,2x8x4",
+        "picture": "1x3x32x32,1x3x224x224,8x3x448x448",
+    }

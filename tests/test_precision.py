@@ -738,7 +738,7 @@ OLD_OPSET = with_weights(
 )
 TOO_LARGE = helpers.model("(float[N,70000000] x) => (float[N,70000000] y) { y = Relu (x) }")
 NO_SIZES = helpers.model("(float[N,8] x) => (float[8,N] y) { y = Reshape (x, s) }")
-NO_SIZES.graph.initializer.append(numpy_helper.from_array(np.asarray([8, 5], np.int64), "s"))
+NO_SIZES.graph.initializer.append(numpy_helper.from_array(np.asarray([8, 70001], np.int64), "s"))
 
 
 @pytest.mark.parametrize(
@@ -754,7 +754,7 @@ def test_what_cannot_be_compared_is_a_failure(model: ModelProto, why: str) -> No
 
 def test_data_alone_is_a_comparison() -> None:
     """The model runs with these sizes, and with none that surgeon tries."""
-    feeds = {"x": np.ones((5, 8), np.float32)}
+    feeds = {"x": np.ones((70001, 8), np.float32)}
     result = convert(NO_SIZES, data=[feeds])
     assert [e.inputs for e in result.errors] == ["data"] and not result.failed and not result.not_compared
 

@@ -50,10 +50,13 @@ class Runner:
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
 
     Some of ONNX Runtime's kernels crash on a tensor of size 0. A run in which one may occur is made in a process of its
-    own, as every run is where SURGEON_APART is set. `threads` is how many ONNX Runtime uses for the others.
+    own, as every run is where SURGEON_APART is set. `threads` is how many ONNX Runtime uses for the others. `optimized`
+    runs the model with ONNX Runtime's own optimizations.
     """
 
-    def __init__(self, model: ModelProto, folder: str | Path | None = None, *, threads: int = 1) -> None:
+    def __init__(
+        self, model: ModelProto, folder: str | Path | None = None, *, threads: int = 1, optimized: bool = False
+    ) -> None:
         self.model, self.folder, self._threads = model, folder, threads
         self._apart = bool(os.environ.get(guard.APART)) or any(n.op_type in COUNTS for n in all_nodes(model.graph))
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
@@ -63,7 +66,7 @@ class Runner:
             self._reference = Reference(model, folder)
             return
         try:
-            self.session = _session(ort, unsaturated(model), folder, 1 if self._apart else threads)
+            self.session = _session(ort, unsaturated(model), folder, 1 if self._apart else threads, optimized)
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(first_line(error)) from None
@@ -125,10 +128,10 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _session(ort: Any, model: ModelProto, folder: str | Path | None, threads: int = 1) -> Any:
-    """An ONNX Runtime session without optimisations."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+def _session(ort: Any, model: ModelProto, folder: str | Path | None, threads: int = 1, optimized: bool = False) -> Any:
+    """An ONNX Runtime session, without optimizations unless they are asked for."""
+    options, levels = ort.SessionOptions(), ort.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +36,7 @@ GROUPS = ("target", "passes", "proof", "sizes and inputs", "precision", "int8", 
 PROGRESS = "called with (phase, done, total) while it works"
 SPECIFICATION = "option"  # the key of a field's metadata
 Sizes = tuple[int, ...]
+SHAPES = re.compile(r"(.+?:[0-9x]*)(?:,|$)")  # of several inputs
 
 
 # ---- text into values ------------------------------------------------------------------------------------------------
@@ -203,13 +205,13 @@ class Pairs(Several):
     mark   what is between them
     takes  what the option takes, with an example, as an error says it
     read   the value of a text; it gets the whole item and the option, too
-    commas whether an item may be several pairs
+    parts  the pairs of what was given; an item may be several
     """
 
     mark: str
     takes: str
     read: Callable[[str, str, str], Any] = lambda text, item, flag: text
-    commas: bool = False
+    parts: Callable[[Iterable[str]], Iterable[str]] = iter
     wanted = "a table"
 
     def fits(self, value: Any) -> bool:
@@ -224,7 +226,7 @@ class Pairs(Several):
     def pairs(self, given: Iterable[str], flag: str) -> Iterator[tuple[str, str, str]]:
         """Name, text and the whole item of each. Raises UsageError where a name comes twice."""
         seen: set[str] = set()
-        for item in words(given) if self.commas else given:
+        for item in self.parts(given):
             name, text = pair(item, self.mark, flag, self.takes)
             if name in seen:
                 raise UsageError(f"{flag} names '{name}' twice.")
@@ -238,6 +240,12 @@ def _plain(value: Any) -> str:
 
 def sizes_of(text: str, item: str, flag: str) -> Sizes:
     return sizes(text, item)
+
+
+def shapes_apart(given: Iterable[str]) -> Iterator[str]:
+    """`a:1x512` and `b:2x1x128` of `a:1x512,b:2x1x128`; an item of another form stays as it is."""
+    for item in given:
+        yield from SHAPES.findall(item) if SHAPES.sub("", item) == "" else [item]
 
 
 def number_of(takes: str) -> Callable[[str, str, str], float]:

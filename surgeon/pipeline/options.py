@@ -23,7 +23,9 @@ from surgeon.pipeline.option import (
     number_of,
     option,
     options_of,
+    shapes_apart,
     sizes_of,
+    words,
 )
 from surgeon.report import Progress
 from surgeon.rules import registry
@@ -60,7 +62,7 @@ class CheckOptions:
     plugins: Iterable[str] = option((), Words(), "target", "plugin libraries whose nodes may be written, in order "
         "of preference: surgeon, stock", flag="--allow-plugins", metavar="NAMES", old="--plugins")
     strategy: Mapping[str, str] | None = option(None,
-        Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", commas=True), "passes",
+        Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", parts=words), "passes",
         "what a pass writes: keep, decompose or plugin; default: the target decides", metavar="PASS=S",
         python='what a pass writes, such as {"l2-norm": "plugin"}: keep, decompose or plugin')
     only: Iterable[str] | None = option(None, Words(), "passes", "run only these passes", metavar="PASS")
@@ -87,8 +89,9 @@ class RewriteOptions(CheckOptions):
         "not proved; whole models that cannot be compared do not fail")
     cache: bool = option(False, Flag(inverse=True), "proof", "prove every rewrite again; do not use the proofs of "
         "earlier runs", flag="--no-cache", python="use the proofs of earlier runs, in a file of the user's cache")
-    shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of), "sizes and inputs",
-        "sizes of an input with symbolic dimensions, for the proof; repeat it for each input", metavar="X:1x3x224x224",
+    shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of, shapes_apart),
+        "sizes and inputs", "sizes of inputs with symbolic dimensions, with commas between inputs: a:1x512,b:2x1x128",
+        metavar="X:1x3x224x224",
         python='sizes of inputs with symbolic dimensions, for the proof: {"x": (1, 3, 224, 224)}')
     declared: Mapping[str, str] | None = option(None, Pairs(":", "TENSOR:SIZES, such as y:Nx256"), "sizes and inputs",
         "sizes of a tensor that a custom operator makes, with its type if it is not float: Y:Nx256,float16",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -20,20 +20,29 @@ from surgeon.ir.lattice import FLOATS, Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
 from surgeon.ir.run import Unrunnable
+from surgeon.precision.usual_sizes import (
+    CHANNELS,
+    LARGE,
+    Role,
+    different,
+    farthest,
+    is_image,
+    larger,
+    smaller,
+    usual_sizes,
+)
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import TOO_LARGE, USUAL, SizeChoice, all_choices
+from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import whole_pair
 
 SAMPLES = 6  # every second one is what the error of a conversion is measured on, the others choose what stays fp32
-LARGE = 16  # of a dimension: an image's are at least so large
 STROKES = 60
 LONG = 400  # samples of a waveform at least
-IMAGES = (((1, 224), (1, 224)), ((1, 320), (1, 320)))  # one image, and the sizes of its sides; see `SizeChoice`
 BYTE = 32.0  # numbers by which a model divides or shifts pixels from 0 to 255 are larger
-CHANNELS = (3, 1)
 WAVES = (0.013, 0.07, 0.31)  # of a waveform, in radians a sample
+Range: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]  # the smallest, usual and largest shape
 Draw = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]  # random numbers, a shape, the sample's number
 
 
@@ -45,7 +54,7 @@ class Guess:
     draw: Draw
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Plausible:
     """Inputs that were drawn.
 
@@ -57,56 +66,100 @@ class Plausible:
     samples: list[Feeds]
     said: list[str]
     known: bool
+    _drawn: _Drawn
 
     @property
     def held(self) -> list[Feeds]:
         """Those on which the error of a conversion is measured."""
         return self.samples[1::2]
 
+    def resized(self) -> Feeds:
+        """Inputs of other sizes, on which the model runs, too; of the same where it runs at no others."""
+        return next(self._drawn.at(self._drawn.limit(different)))
+
+    def ranges(self) -> dict[str, Range]:
+        """The smallest, usual and largest shape of each dynamic input, found by running the model."""
+        drawn = self._drawn
+        found = zip(drawn.pair.inputs, drawn.limit(smaller), drawn.sized, drawn.limit(larger), strict=True)
+        return {
+            name: (smallest, usual, largest)
+            for (name, _, dims), (*_, smallest), (*_, usual), (*_, largest) in found
+            if not all(isinstance(d, int) for d in dims)
+        }
+
 
 def plausible(
-    model: ModelProto, run: Callable[[Feeds], Any], shapes: Mapping[str, Sequence[int]] | None = None
+    model: ModelProto,
+    run: Callable[[Feeds], Any],
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    empty: bool = False,
 ) -> Plausible:
     """Inputs of the first sizes on which `run` runs the model. Raises Unrunnable where there are none.
 
     shapes  the shapes of inputs with symbolic dimensions, by name
+    empty   whether these may have sizes of 0
     """
-    guesses = _guesses(Model(model))
-    pair = whole_pair(model, model, shapes=shapes)
-    why = ""
-    for choice in _choices(pair, any("image" in g.said for g in guesses.values())):
-        for sized in list(pair.sizes(choice))[:1]:
-            for taken in (guesses, {}):
-                samples = list(_samples(pair, sized, choice, taken))
-                try:
-                    run(samples[0])
-                except Unrunnable as error:
-                    why = why or str(error)
-                    continue
+    pair, guesses, why = whole_pair(model, model, shapes=shapes, empty=empty), _guesses(Model(model)), ""
+    symbols = Symbols(pair.inputs, pair.fixed)
+    for sized, below in _sizes(pair, symbols, guesses):
+        for taken in (guesses, {}):
+            drawn = _Drawn(pair, symbols, run, taken, sized, below)
+            refusal = drawn.refusal(sized)
+            if not refusal:
                 said = [_said(name, shape, taken.get(name)) for name, _, shape in sized]
                 floats = [name for name, elem, _ in sized if elem in FLOATS]
-                return Plausible(samples, said, all(name in taken for name in floats))
+                return Plausible(list(drawn.at(sized)), said, all(name in taken for name in floats), drawn)
+            why = why or refusal
     raise Unrunnable(why or TOO_LARGE)
+
+
+def _sizes(pair: ModelPair, symbols: Symbols, guesses: Mapping[str, Guess]) -> Iterator[tuple[list[SizedInput], int]]:
+    """The sizes to try, and what drawn integers are below there."""
+    are_drawn = any(elem in INTEGERS and name not in guesses for name, elem, _ in pair.inputs)
+    for sized in usual_sizes(symbols, pair.before):
+        yield from ((sized, below) for below in ((4, 1) if are_drawn else (4,)))
+    for choice in all_choices(pair.inputs, pair.before):
+        yield from ((sized, choice.below) for sized in list(pair.sizes(choice))[:1])
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """How the inputs of a model are drawn: of which sizes, what each is taken for, what other integers are below."""
+
+    pair: ModelPair
+    symbols: Symbols
+    run: Callable[[Feeds], Any]
+    taken: Mapping[str, Guess]
+    sized: Sequence[SizedInput]
+    below: int
+
+    def at(self, sized: Sequence[SizedInput]) -> Iterator[Feeds]:
+        """Samples of some sizes."""
+        return _samples(self.pair, sized, self.below, self.taken)
+
+    def refusal(self, sized: Sequence[SizedInput]) -> str:
+        """Why the model does not run at these sizes; empty where it does."""
+        try:
+            self.run(next(self.at(sized)))
+        except Unrunnable as error:
+            return str(error)
+        return ""
+
+    def limit(self, limits: Callable[[Role, int], Sequence[int]]) -> list[SizedInput]:
+        """The farthest of these sizes at which the model runs."""
+        return farthest(self.symbols, self.sized, lambda sized: not self.refusal(sized), limits)
 
 
 def _said(name: str, shape: tuple[int, ...], guess: Guess | None) -> str:
     return f"'{name}' {list(shape)}: {guess.said if guess is not None else 'random numbers'}"
 
 
-def _choices(pair: ModelPair, has_image: bool) -> Iterator[SizeChoice]:
-    """The choices of sizes: one sample of a usual size first, since small ones are mostly border."""
-    for usual in (*(IMAGES if has_image else ()), *USUAL):
-        yield SizeChoice(usual=usual)
-    yield from all_choices(pair.inputs, pair.before)
-
-
-def _samples(
-    pair: ModelPair, sized: Sequence[SizedInput], choice: SizeChoice, guesses: Mapping[str, Guess]
-) -> Iterator[Feeds]:
+def _samples(pair: ModelPair, sized: Sequence[SizedInput], below: int, guesses: Mapping[str, Guess]) -> Iterator[Feeds]:
     longest = max((max(shape, default=1) for _, _, shape in sized), default=1)
     for turn in range(SAMPLES):
         rng = np.random.default_rng(turn)
-        _, feeds = next(valid_feeds(pair.before, sized, seed=turn, below=choice.below, kinds=("random",)))
+        _, feeds = next(valid_feeds(pair.before, sized, seed=turn, below=below, kinds=("random",)))
         for name, elem, shape in sized:
             guess = guesses.get(name)
             if guess is not None:
@@ -136,7 +189,7 @@ def _guess(model: Model, value: Value) -> Guess | None:
     elem, shape, name = model.dtype(value), model.shape(value), value.name.lower()
     readers = list(_readers(value))
     if elem in FLOATS or elem == TensorProto.UINT8:
-        if shape is not None and _is_image(shape):
+        if shape is not None and is_image(shape):
             is_bytes = elem == TensorProto.UINT8 or any(_scales_bytes(model, n) for n in readers)
             return BYTES if is_bytes else PHOTO
         if elem in FLOATS and shape is not None and _is_waveform(shape) and "feat" not in name:
@@ -149,6 +202,9 @@ def _guess(model: Model, value: Value) -> Guess | None:
     rows = [r for r in (_rows(model, n, value) for n in readers) if r]
     if rows:
         return _ids(min(rows))
+    known = [n for n in (_compared_number(model, n) for n in readers) if n is not None]
+    if known:
+        return _one_number(known[0])
     return LENGTH if "len" in name else None
 
 
@@ -163,17 +219,6 @@ def _readers(value: Value) -> Iterator[Node]:
             yield user
             if user.op in MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}:
                 todo += [o for o in user.outputs if o is not None]
-
-
-def _is_image(shape: Shape) -> bool:
-    """Whether an image, or a batch of them, has such a shape: NCHW, NHWC, CHW or HWC."""
-    if len(shape) not in (3, 4):
-        return False
-    sizes = shape[-3:]
-    for channels, large in ((sizes[0], sizes[1:]), (sizes[2], sizes[:2])):
-        if channels in CHANNELS and all(not isinstance(d, int) or d >= LARGE for d in large):
-            return len(shape) == 4 or channels == CHANNELS[0]
-    return False
 
 
 def _is_waveform(shape: Shape) -> bool:
@@ -199,6 +244,14 @@ def _rows(model: Model, node: Node, value: Value) -> int | None:
     shape, axis = model.shape(node.inputs[0]), node.attr("axis") or 0
     rows = shape[axis] if shape else None
     return rows if isinstance(rows, int) else None
+
+
+def _compared_number(model: Model, node: Node) -> int | None:
+    """The number that an Equal compares something with; None for any other node."""
+    if node.key != "Equal":
+        return None
+    arrays = [model.constant(v) for v in node.inputs if v is not None and model.is_constant(v)]
+    return next((int(a.reshape(-1)[0]) for a in arrays if a is not None and a.size == 1), None)
 
 
 # ---- how it is drawn -------------------------------------------------------------------------------------------------
@@ -245,6 +298,10 @@ def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.nda
 
 def _ids(rows: int) -> Guess:
     return Guess(f"row numbers of a table of {rows}", lambda rng, shape, turn: rng.integers(0, rows, shape))
+
+
+def _one_number(number: int) -> Guess:
+    return Guess(f"{number}, which the model compares it with", lambda rng, shape, turn: np.full(shape, number))
 
 
 PHOTO = Guess("an image, from 0 to 1 and normalized", _photo)

@@ -19,8 +19,8 @@ inputs. One that was converted to half precision is held to a tolerance:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +38,11 @@ from surgeon.precision.ranges import THREADS
 from surgeon.precision.rounding import GIVEN, rounded
 from surgeon.precision.steps import without_steps
 from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float
-from surgeon.proof.exact import Exact, widened
+from surgeon.proof.exact import widened
 from surgeon.proof.feeds import NOT_FINITE, Feeds
+from surgeon.proof.judge import Judge, JudgedRun
+from surgeon.proof.pair import SideName
+from surgeon.proof.whole import whole_pair
 from surgeon.report import error_text
 from surgeon.rules.meaning import with_functions
 
@@ -103,6 +106,17 @@ class Standard:
         self.stepless = stepless and reference is not self.reference
         self.evaluated = without_steps(strict, self.base_after) if self.stepless else strict
         self.reference = reference if self.stepless else self.reference
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The judge of `surgeon rewrite --verify full`, of a pair that was not converted."""
+        return self.judge_of()
+
+    def judge_of(self, met: Sequence[Feeds] = (), runner: Runner | None = None) -> Judge:
+        """A judge whose sizes, and integers, are those of some inputs; `runner` runs the first model."""
+        pair = whole_pair(self.reference, self.evaluated, base=self.base)
+        runners: dict[SideName, Runner] = {} if runner is None else {"before": runner}
+        return Judge(replace(pair, folder_after=self.base_after, met=tuple(met), runners=runners), own_rounding=True)
 
     def tolerance(self, dtype: np.dtype) -> float:
         """How far apart two results of a type may be, relative to the largest number; 0 for integers."""
@@ -185,32 +199,41 @@ class Trial:
     kind: str
     feeds: Feeds
     expected: Sequence[np.ndarray]
-    _exact: Exact | None = field(default=None, init=False)
+    _results: list[np.ndarray] = field(default_factory=list)
     _rough: list[np.ndarray] | None = None
 
-    def difference(self, index: int, given: np.ndarray, tolerance: float | None = None) -> Difference:
-        """The difference of the output with that index; `tolerance` counts where it is wider than the standard's."""
+    def difference(
+        self, index: int, given: np.ndarray, tolerance: float | None = None, *, by_models: bool = True
+    ) -> Difference:
+        """The difference of the output with that index; `tolerance` counts where it is wider than the standard's.
+
+        by_models  whether ONNX Runtime ran the second model: then what the two models are counts, too
+        """
         expected = self.expected[index]
         if self.standard.converted and expected.dtype != object:
             return self._of_converted(index, given, expected, tolerance)
-        exact = self._evaluation()
-        return compare(
+        self._results[index] = given
+        if by_models and tolerance is None and not self.standard.converted:
+            return self.standard.judge.difference(self._judged, index)
+        as_far = self.standard.judge.optimized_as_far(self._judged, index) if tolerance is None else None
+        return as_far or compare(
             given,
             expected,
             tolerance=self.standard.tolerance(expected.dtype) if tolerance is None else tolerance,
             finite=self.kind not in NOT_FINITE,
-            exact=partial(exact.output, index),
-            rounding=partial(exact.rounding, index),
+            exact=partial(self._judged.exact.output, index),
+            rounding=partial(self._judged.exact.rounding, index),
             cut_off=self.kind == "inf",
         )
 
-    def _evaluation(self) -> Exact:
-        if self._exact is None:
-            model = self.standard.reference
-            feeds = fed(model, self.feeds)
-            half = any(helper.np_dtype_to_tensor_dtype(a.dtype) in HALVES for a in feeds.values())
-            self._exact = Exact(model, feeds, half, self.expected, self.kind, self.standard.base)
-        return self._exact
+    @cached_property
+    def _judged(self) -> JudgedRun:
+        """The results so far beside the original's, for the judge."""
+        feeds = fed(self.standard.reference, self.feeds)
+        return self.standard.judge.trial(self.kind, feeds, list(self.expected), self._results)
+
+    def __post_init__(self) -> None:
+        self._results = list(self.expected)
 
     def _of_converted(self, index: int, given: np.ndarray, expected: np.ndarray, tolerance: float | None) -> Difference:
         if given.shape != expected.shape:

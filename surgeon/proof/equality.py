@@ -208,4 +208,4 @@ def _saturation(dtype: np.dtype) -> float:
     return 3.38e38 if dtype.name == "bfloat16" else float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
-__all__ = ["TOLERANCE", "Difference", "Evaluation", "compare", "is_float", "smallest_normal"]
+__all__ = ["TIMES_THE_ORIGINAL", "TOLERANCE", "Difference", "Evaluation", "compare", "is_float", "smallest_normal"]

@@ -1,7 +1,7 @@
 """The judge: runs both sides of a pair on the inputs of `feeds`, and says whether their results are equal.
 
 ONNX Runtime runs both, without optimisations. What equal means for two arrays is in `equality`. Results that are
-not equal by that rule may still be, where rounding alone makes the difference; see `_Judge.difference`.
+not equal by that rule may still be, where rounding alone makes the difference; see `Judge.difference`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
 from surgeon.ir.protos import all_nodes, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
-from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float, smallest_normal
+from surgeon.proof.equality import TIMES_THE_ORIGINAL, TOLERANCE, Difference, compare, is_float, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.integer_roles import divisors, plain_integers
@@ -129,11 +129,11 @@ def judge(
     if after.lacking and not before.lacking:
         return Verdict.different(f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
     after.follow(before)
-    return _Judge(pair, before, after, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice, kinds)
+    return Judge(pair, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice, kinds)
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class JudgedRun:
     """Both sides, run on the same inputs. `exact` and `exact_after` evaluate each side in a wider type.
 
     probed  whether the inputs are a probe's: unlike the usual ones these have rows whose elements hardly differ
@@ -199,16 +199,14 @@ class _Budget:
         return True
 
 
-class _Judge:
-    """Judges one pair whose sides both load."""
+class Judge:
+    """Judges one pair whose sides both load; the arguments are those of `judge`."""
 
     def __init__(
-        self, pair: ModelPair, before: Runner, after: Runner, *, slack: float, own_rounding: bool, probed: bool
+        self, pair: ModelPair, *, slack: float = 1.0, own_rounding: bool = False, probed: bool = False
     ) -> None:
         self.is_probed = probed
         self.pair = pair
-        self.before = before
-        self.after = after
         self.slack = slack
         self.own_rounding = own_rounding
         self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
@@ -227,11 +225,37 @@ class _Judge:
         self.divisors = divisors(pair)
         self.max_error = 0.0
         self.note = ""
+        self.why = ""  # why the original did not run, the first time
         self.made = 0  # elements of the outputs of the last run
+
+    @property
+    def before(self) -> Runner:
+        return self.pair.runner("before")
+
+    @property
+    def after(self) -> Runner:
+        return self.pair.runner("after")
 
     def verdict(self, choice: SizeChoice, kinds: Collection[str]) -> Verdict:
         """Try one set of inputs after the other, until one shows a difference."""
-        runs, why = 0, ""
+        runs = 0
+        for kind, feeds, expected in self.runs(choice, kinds):
+            runs += 1
+            verdict = self._tried(kind, feeds, expected)
+            if verdict is not None:
+                return verdict
+        if not runs:
+            return Verdict.unproved(f"the original window does not run: {self.why or TOO_LARGE}", unsized=True)
+        if self.unknown - self.known:
+            return Verdict.unproved(f"the original window does not run: {self.blind.reason}", unsized=True)
+        if self.is_probed:
+            return self._probed(choice) or Verdict(True, self.max_error, self.note)
+        return Verdict(True, self.max_error, self.note)
+
+    def runs(
+        self, choice: SizeChoice = FIRST_CHOICE, kinds: Collection[str] = ()
+    ) -> Iterator[tuple[str, Feeds, list[np.ndarray]]]:
+        """(kind, inputs, what the original makes of them) for the inputs on which it runs."""
         integers = plain_integers(self.pair)
         for turn, (infos, given) in enumerate(self.pair.runs(choice)):
             for kind, drawn in feeds_of(infos, numbers=integers, below=choice.below, kinds=kinds):
@@ -242,19 +266,9 @@ class _Judge:
                 try:
                     feeds, expected = self._asked({**drawn, **given})
                 except Unrunnable as error:
-                    why = why or str(error)
+                    self.why = self.why or str(error)
                     break
-                runs += 1
-                verdict = self._tried(kind, feeds, expected)
-                if verdict is not None:
-                    return verdict
-        if not runs:
-            return Verdict.unproved(f"the original window does not run: {why or TOO_LARGE}", unsized=True)
-        if self.unknown - self.known:
-            return Verdict.unproved(f"the original window does not run: {self.blind.reason}", unsized=True)
-        if self.is_probed:
-            return self._probed(choice) or Verdict(True, self.max_error, self.note)
-        return Verdict(True, self.max_error, self.note)
+                yield kind, feeds, expected
 
     def _probed(self, choice: SizeChoice) -> Verdict | None:
         """The verdict where a probe shows a difference; probes that the original does not run say nothing."""
@@ -361,9 +375,7 @@ class _Judge:
         except Unrunnable as error:
             return Verdict.different(f"on {kind} inputs{where} the rewritten window does not run: {error}")
         self.made = sum(x.size for x in expected)
-        exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
-        exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder)
-        trial = _Trial(kind, feeds, expected, results, exact, exact_after, self.slack, probed, where)
+        trial = self.trial(kind, feeds, expected, results, probed=probed, where=where)
         for index in range(len(expected)):
             found = self.difference(trial, index)
             if (found.why or not _has_number(expected[index])) and self.blind.hides(feeds, index):
@@ -378,7 +390,22 @@ class _Judge:
                 self.max_error = max(self.max_error, found.error)
         return None
 
-    def difference(self, trial: _Trial, index: int) -> Difference:
+    def trial(
+        self,
+        kind: str,
+        feeds: Feeds,
+        expected: list[np.ndarray],
+        results: list[np.ndarray],
+        *,
+        probed: bool = False,
+        where: str = "",
+    ) -> JudgedRun:
+        """Both sides' results on some inputs, to be compared."""
+        exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
+        exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder_of("after"))
+        return JudgedRun(kind, feeds, expected, results, exact, exact_after, self.slack, probed, where)
+
+    def difference(self, trial: JudgedRun, index: int) -> Difference:
         """The difference of one output. There is none in these cases:
 
         1. The results are equal by the rule of `equality`.
@@ -393,7 +420,12 @@ class _Judge:
         5. It is no more than the original itself moves by where its inputs move by a few steps of their type. That
            counts where `own_rounding` says so (what a whole model divides by may be next to zero), and in half
            precision, where one step of a number is more than any tolerance after a steep function.
+        6. Where `own_rounding` says so: it is about as large as what ONNX Runtime's own optimizations make of the
+           original. That takes one run, and is asked first.
         """
+        optimized = self.optimized_as_far(trial, index) if self.own_rounding else None
+        if optimized is not None:
+            return optimized
         equality = trial.equality(index)
         found = equality(trial.results[index], trial.expected[index])
         strays = self.strays and math.isfinite(found.gap) or self.cuts_inf and trial.kind == "inf"
@@ -420,7 +452,30 @@ class _Judge:
                 return Difference(0.0)
         return found
 
-    def _agree_in_wider_type(self, trial: _Trial, index: int) -> bool:
+    def optimized_as_far(self, trial: JudgedRun, index: int) -> Difference | None:
+        """The difference, where ONNX Runtime's optimizations move the original about as far; else None."""
+        given, expected = trial.results[index], trial.expected[index]
+        if not is_float(expected.dtype):
+            return None
+        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(expected.dtype), 0.0)
+        rule = partial(compare, tolerance=tolerance, finite=trial.kind not in NOT_FINITE)
+        found = rule(given, expected)
+        if not found.why or not math.isfinite(found.gap):
+            return None
+        try:
+            moved = rule(self._optimized.run(trial.feeds)[index], expected)
+        except Unrunnable:
+            return None
+        if not math.isfinite(moved.gap) or found.gap > TIMES_THE_ORIGINAL * moved.gap:
+            return None
+        return Difference(found.error, excuse="ONNX Runtime's own optimizations change the original as much")
+
+    @cached_property
+    def _optimized(self) -> Runner:
+        """The original with ONNX Runtime's own optimizations. Raises Unrunnable."""
+        return Runner(self.pair.before, self.pair.folder, optimized=True)
+
+    def _agree_in_wider_type(self, trial: JudgedRun, index: int) -> bool:
         """Whether both sides give the same numbers in a wider type.
 
         ONNX Runtime says so where it has the kernels: to the evaluator two operators may be one that ONNX Runtime tells
@@ -433,14 +488,14 @@ class _Judge:
         # Of 1e-12 half precision makes 0, and 0 / 0 of what a constant divides: only where both are numbers.
         return not equality(a, np.where(np.isfinite(a), b, np.nan)).why
 
-    def _agree_by_definition(self, trial: _Trial, index: int, equality: Equality) -> bool:
+    def _agree_by_definition(self, trial: JudgedRun, index: int, equality: Equality) -> bool:
         """Whether the rewritten side, as ONNX defines it, gives one of these:
 
         1. What ONNX Runtime made of the original.
         2. What the original is by definition: ONNX Runtime leaves the rounding to fp16 out between two kernels that it
            has in fp32 alone.
         """
-        after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder)
+        after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder_of("after"))
         if after is None:
             return False
         if not equality(after, trial.expected[index]).why:
@@ -448,7 +503,7 @@ class _Judge:
         before = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
         return before is not None and not equality(after, before).why
 
-    def _is_lost(self, trial: _Trial, index: int, found: Difference) -> bool:
+    def _is_lost(self, trial: JudgedRun, index: int, found: Difference) -> bool:
         """Whether the original's kernel is farther from its definition than the difference that was found."""
         defined = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
         if defined is None or defined.shape != trial.expected[index].shape:
@@ -457,11 +512,11 @@ class _Judge:
             away = np.abs(defined.astype(np.float64) - trial.expected[index].astype(np.float64))
         return bool(np.nanmax(away, initial=0.0) >= found.gap)
 
-    def _difference_by_definition(self, trial: _Trial, index: int) -> Difference | None:
+    def _difference_by_definition(self, trial: JudgedRun, index: int) -> Difference | None:
         """The difference between what ONNX defines both sides to be, in their own type, and in a wider one where the
         evaluator runs both in that; None where it does not run them in their own."""
         before = _by_definition(self.pair.before, trial.feeds, index, self.pair.folder)
-        after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder)
+        after = _by_definition(self.pair.after, trial.feeds, index, self.pair.folder_of("after"))
         wide, wide_after = trial.exact.defined(index), trial.exact_after.defined(index)
         if before is None or after is None:
             return None
@@ -472,7 +527,7 @@ class _Judge:
         in_wider_type = rule(wide_after, wide)
         return in_wider_type if in_wider_type.why else rule(after, before, exact=lambda: wide)
 
-    def _strays(self, trial: _Trial, index: int) -> str:
+    def _strays(self, trial: JudgedRun, index: int) -> str:
         """What to add to a verdict where ONNX Runtime itself strays from ONNX: old ones have wrong kernels."""
         equality = trial.equality(index)
         sides = (
@@ -548,4 +603,4 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
         return None
 
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["Judge", "JudgedRun", "Verdict", "judge"]

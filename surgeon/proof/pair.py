@@ -28,6 +28,7 @@ class ModelPair:
     largest_pad  the largest constant pad of either: the sizes chosen are larger
     fixed        the sizes of named dimensions that somebody gives
     folder       where the external weights of both are, if they have any
+    folder_after where those of `after` are, if that is another folder
     met          the inputs as a run of the whole model has them, at each size; then no sizes are chosen
     runners      what runs each side, at every size; made when it is asked for
     """
@@ -38,14 +39,19 @@ class ModelPair:
     largest_pad: int = 1
     fixed: Mapping[str, int] = field(default_factory=dict)
     folder: str | Path | None = None
+    folder_after: str | Path | None = None
     met: tuple[Feeds, ...] = ()
     runners: dict[SideName, Runner] = field(default_factory=dict, repr=False)
 
     def runner(self, side: SideName) -> Runner:
         """What runs one side. Raises Unrunnable."""
         if side not in self.runners:
-            self.runners[side] = Runner(self.before if side == "before" else self.after, self.folder)
+            self.runners[side] = Runner(self.before if side == "before" else self.after, self.folder_of(side))
         return self.runners[side]
+
+    def folder_of(self, side: SideName) -> str | Path | None:
+        """Where the external weights of one side are."""
+        return self.folder_after or self.folder if side == "after" else self.folder
 
     def sizes(self, choice: SizeChoice = FIRST_CHOICE) -> Iterator[list[SizedInput]]:
         """The inputs with every dimension a number: twice, or once where all are known."""
@@ -79,4 +85,4 @@ class ModelPair:
         return digest.digest()
 
 
-__all__ = ["ModelPair"]
+__all__ = ["ModelPair", "SideName"]

@@ -224,7 +224,7 @@ class Symbols:
         self.inputs = inputs
         self.fixed = fixed
         self._formulas = {s: formula for s in symbols_of(inputs) if (formula := _formula(s)) is not None}
-        names = [self._name(d, axis, len(shape)) for _, _, shape in inputs for axis, d in enumerate(shape)]
+        names = [name for _, _, shape in inputs for name in self.names(shape)]
         plain = (n for s in names if s for n in (_names_in(self._formulas[s]) if s in self._formulas else [s]))
         self.free = [s for s in dict.fromkeys(plain) if s not in fixed]
 
@@ -243,6 +243,20 @@ class Symbols:
             for name, elem, shape in self.inputs
         ]
         return None if any(_is_too_large(*both) for both in zip(found, self.inputs, strict=True)) else found
+
+    def of(self, sized: Sequence[SizedInput]) -> dict[str, int] | None:
+        """The size of each free dimension in inputs that have numbers; None where a formula hides one, or two inputs
+        have another size for the same name."""
+        found: dict[str, int] = {}
+        for (_, _, declared), (_, _, shape) in zip(self.inputs, sized, strict=True):
+            for name, size in zip(self.names(declared), shape, strict=True):
+                if name in self.free and found.setdefault(name, size) != size:
+                    return None
+        return found if len(found) == len(self.free) else None
+
+    def names(self, shape: Shape) -> list[str]:
+        """The names of the dimensions of a shape; empty where one has a number."""
+        return [self._name(d, axis, len(shape)) for axis, d in enumerate(shape)]
 
     @staticmethod
     def _name(dim: Dim, axis: int, rank: int) -> str:

@@ -56,9 +56,14 @@ def prove_models(
 
 
 def whole_pair(
-    before: ModelProto, after: ModelProto, *, base: str | Path | None = None, shapes: Shapes | None = None
+    before: ModelProto,
+    after: ModelProto,
+    *,
+    base: str | Path | None = None,
+    shapes: Shapes | None = None,
+    empty: bool = False,
 ) -> ModelPair:
-    """Two whole models as a pair.
+    """Two whole models as a pair; `empty`: whether `shapes` may have sizes of 0.
 
     Raises UsageError where `shapes` does not fit the first one, Unrunnable where an input is not a tensor.
     """
@@ -66,7 +71,7 @@ def whole_pair(
     if other is not None:
         raise Unrunnable(f"the input '{other}' is not a tensor, and no values are drawn for it")
     given = dict(shapes or {})
-    fixed = fixed_symbols(before, given)
+    fixed = fixed_symbols(before, given, empty=empty)
     inputs: list[DeclaredInput] = []
     weights = {t.name for t in before.graph.initializer}
     for info in before.graph.input:
@@ -81,8 +86,8 @@ def whole_pair(
     return ModelPair(before, after, tuple(inputs), largest_pad=_largest_pad(before), fixed=fixed, folder=base)
 
 
-def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
-    """The size of each named dimension that `shapes` fixes.
+def fixed_symbols(model: ModelProto, shapes: Shapes, *, empty: bool = False) -> dict[str, int]:
+    """The size of each named dimension that `shapes` fixes; `empty`: whether it may be 0.
 
     Raises UsageError where the shapes are not those of the model's inputs, contradict each other, or have a size below
     1: without elements everything is equal.
@@ -96,7 +101,7 @@ def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
         if len(dims) != len(sizes):
             raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
         for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
-            if not isinstance(size, int | np.integer) or size < 1:
+            if not isinstance(size, int | np.integer) or size < (0 if empty else 1):
                 raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
             if isinstance(dim, int) and dim > 0 and size != dim:
                 raise UsageError(f"dimension {k} of the input '{name}' is {dim} in the model; {size} was given.")

@@ -32,8 +32,7 @@ from surgeon.precision.data import load_data
 from surgeon.precision.inputs import plausible
 from surgeon.precision.standard import LIMIT, Standard, Trial, fed, statement
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE
-from surgeon.proof.pair import ModelPair
-from surgeon.proof.valid import valid_feeds
+from surgeon.proof.randomness import why_random
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
 from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
@@ -42,6 +41,7 @@ from surgeon.trt.handover import save_runs
 from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 from surgeon.trt.runtime import choose_runtime
 
+Inputs = tuple[str, Feeds, list[np.ndarray]]  # their kind, the arrays by name, and what the original makes of them
 Run = Callable[[Feeds], Feeds]  # inputs by name to outputs by name; raises Unrunnable
 
 
@@ -93,49 +93,37 @@ def compare(
         plugin_library(library)
     names = [o.name for o in before.graph.output]
     try:
-        pair = whole_pair(before, after, shapes=shapes)
-    except Unrunnable as error:
-        raise ModelError(f"the models cannot be compared: {error}.") from None
-    try:
+        pair = whole_pair(before, after, shapes=shapes, empty=True)
         standard = Standard(before, after, original.parent, rewritten.parent, tolerance)
     except Unrunnable as error:
         raise ModelError(f"the models cannot be compared: {error}.") from None
-    inputs = list(_inputs(pair, data, standard, shapes))
-    if not inputs:
-        raise UsageError(f"'{data}' gives no inputs.")
+    random = why_random(before, after)
+    if random:
+        raise ModelError(f"the models cannot be compared: {random}.")
+    inputs = _inputs(standard, original, shapes, data)
     dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
-    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds in inputs]))
+    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
     if standard.converted:
         comparison.tolerance = tolerance
         comparison.notes.append(statement(tolerance))
     with contextlib.ExitStack() as held:
-        first = held.enter_context(_onnx_runtime(standard.reference, original, "original"))
-        second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten, "rewritten"))
-
-        def reference(feeds: Feeds) -> Feeds:
-            return first(fed(standard.reference, feeds))
-
+        second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten))
         runs: list[tuple[Side, Run]] = [(Side(OnnxRuntime()), lambda feeds: second(fed(standard.evaluated, feeds)))]
         for way in _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress):
             asked = bool(engine) or not isinstance(way, Engine)
-            running = _start(held, way, after, rewritten, [feeds for _, feeds in inputs], asked, comparison)
+            running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
             if running is not None:
                 started = held.enter_context(running)
                 runs.append((Side(way), lambda feeds, run=started: run(fed(after, feeds))))  # type: ignore[misc]
         for side, _ in runs:
             side.statistics = [Statistics(n) for n in names]
             comparison.sides.append(side)
-        noted = len(comparison.notes)
-        ran = _run_all(standard, runs, reference, inputs, comparison, progress)
-    if not ran:
-        raise ModelError(
-            f"'{original}' runs on none of the inputs that surgeon tried: {comparison.notes[noted].rstrip('.')}. Give "
-            "sizes that it takes with --shapes, or inputs with --data."
-        )
-    if not any(array.size for _, _, outputs in ran for array in outputs.values()):
+        _run_all(standard, runs, inputs, comparison, progress)
+    if not any(array.size for _, _, outputs in inputs for array in outputs):
         raise ModelError(f"the outputs of '{original}' have no elements on these inputs: nothing was compared.")
+    ran = [(feeds, dict(zip(names, outputs, strict=True))) for kind, feeds, outputs in inputs if kind not in NOT_FINITE]
     if save_inputs or save_outputs:
-        save_runs([(f, given) for kind, f, given in ran if kind not in NOT_FINITE], save_inputs, save_outputs)
+        save_runs(ran, save_inputs, save_outputs)
     return comparison
 
 
@@ -182,37 +170,28 @@ def _start(
     return None
 
 
-def _onnx_runtime(model: ModelProto, path: Path, which: str) -> Running:
+def _onnx_runtime(model: ModelProto, path: Path) -> Running:
     try:
         return OnnxRuntime().start(model, path)
     except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the {which} model '{path}': {error}") from None
+        raise ModelError(f"ONNX Runtime does not run the rewritten model '{path}': {error}") from None
 
 
 def _run_all(
     standard: Standard,
     runs: Sequence[tuple[Side, Run]],
-    reference: Run,
-    inputs: Sequence[tuple[str, Feeds]],
+    inputs: Sequence[Inputs],
     comparison: Comparison,
     progress: Progress,
-) -> list[tuple[str, Feeds, Feeds]]:
-    """Every side on every set of inputs; the inputs on which the original runs, of which kind, and its outputs."""
-    ran: list[tuple[str, Feeds, Feeds]] = []
-    for done, (kind, feeds) in enumerate(inputs):
+) -> None:
+    """Every side on every set of inputs."""
+    for done, (kind, feeds, expected) in enumerate(inputs):
         progress("comparing", done, len(inputs))
-        try:
-            expected = reference(feeds)
-        except Unrunnable as error:
-            comparison.notes.append(f"on {kind} inputs the original does not run: {error}")
-            continue
-        ran.append((kind, feeds, expected))
-        trial = Trial(standard, kind, feeds, [expected[o.name] for o in standard.reference.graph.output])
+        trial = Trial(standard, kind, feeds, expected)
         for side, run in runs:
             _compare_one(side, run, trial, comparison)
             if side.differing is None and not side.ok:
                 side.differing = kind, feeds
-    return ran
 
 
 def _ranges(dynamic: Collection[str], inputs: Sequence[Feeds]) -> dict[str, Shapes]:
@@ -237,7 +216,7 @@ def _compare_one(side: Side, run: Run, trial: Trial, comparison: Comparison) -> 
     for index, statistics in enumerate(side.statistics):
         b = trial.expected[index]
         a = as_onnx(given[statistics.output], b)
-        found = trial.difference(index, a)
+        found = trial.difference(index, a, by_models=isinstance(side.way, OnnxRuntime))
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
             found = trial.difference(index, a, math.inf)
             _note_once(comparison, FLUSHED.format(side.title))
@@ -296,33 +275,34 @@ def figures(kind: str, given: np.ndarray, expected: np.ndarray) -> Figures:
 
 
 def _inputs(
-    pair: ModelPair, data: str | None, standard: Standard, shapes: Mapping[str, Sequence[int]] | None
-) -> Iterator[tuple[str, Feeds]]:
-    """(kind, feeds)"""
-    if data is not None:
-        yield from (("the given", feeds) for feeds in _load(data, pair))
-        return
-    if standard.converted:
-        yield from (("guessed", feeds) for feeds in _guessed(standard, shapes))
-        return
-    for infos in pair.sizes():
-        yield from valid_feeds(pair.before, infos)
-
-
-def _guessed(standard: Standard, shapes: Mapping[str, Sequence[int]] | None) -> list[Feeds]:
-    """Inputs that occur. Raises ModelError where the original runs on none."""
+    standard: Standard, original: Path, shapes: Mapping[str, Sequence[int]] | None, data: str | None
+) -> list[Inputs]:
+    """The inputs on which the original runs. Raises ModelError where it does not run, UsageError without inputs."""
+    model = standard.reference
     try:
-        runner = Runner(standard.reference, standard.base)
-        return plausible(standard.reference, lambda feeds: runner.run(fed(standard.reference, feeds)), shapes).held
+        runner = Runner(model, standard.base)
+    except Unrunnable as error:
+        raise ModelError(f"ONNX Runtime does not run the original model '{original}': {error}") from None
+
+    def run(feeds: Feeds) -> list[np.ndarray]:
+        return runner.run(fed(model, feeds))
+
+    try:
+        if data is not None:
+            found = [("the given", feeds, run(feeds)) for feeds in load_data(data).checked(model)]
+            if not found:
+                raise UsageError(f"'{data}' gives no inputs.")
+            return found
+        guessed = plausible(model, run, shapes, empty=True)
+        if standard.converted:
+            return [("guessed", feeds, run(feeds)) for feeds in guessed.held]
+        standard.judge = standard.judge_of([guessed.samples[0], guessed.resized()], runner)
+        return list(standard.judge.runs())
     except Unrunnable as error:
         raise ModelError(
-            f"the original runs on none of the inputs that surgeon tried: {error}. Give sizes that it takes with "
+            f"'{original}' runs on none of the inputs that surgeon tried: {error}. Give sizes that it takes with "
             "--shapes, or inputs with --data."
         ) from None
-
-
-def _load(data: str, pair: ModelPair) -> list[Feeds]:
-    return list(load_data(data).checked(pair.before))
 
 
 def _check_interfaces(before: ModelProto, after: ModelProto) -> None:

@@ -26,9 +26,10 @@ from surgeon.proof.loading import load_both
 from surgeon.report import Report, target_name
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
-from surgeon.trt.kernels import Told, told
-from surgeon.trt.profiles import dynamic_inputs
+from surgeon.trt.kernels import LARGE, Told, told
+from surgeon.trt.profiles import Profile, profile_texts, trtexec_shapes
 from surgeon.trt.program import Program
+from surgeon.trt.trial import Ran, TrialBuild, built_for, ran
 from surgeon.verdict_text import answer
 from surgeon.visible import visible
 
@@ -80,6 +81,8 @@ class Fixed:
     advice   for each entry of `report.untaken`
     files    the files of the written model
     saved    by how many bytes they are smaller than the original; None where that was not a file
+    ran      the whole model on inputs that occur; None where nothing was written
+    built    whether TensorRT-RTX builds it; None where that is not the target or not installed
     types    that a strongly typed target computes the model in fp32, and the options that change that; else empty
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
@@ -94,6 +97,8 @@ class Fixed:
     advice: list[str]
     files: list[Path]
     saved: int | None
+    ran: Ran | None
+    built: TrialBuild | None
     types: str
     where: str
     command: str
@@ -112,14 +117,23 @@ class Fixed:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed, the target supports every node, and parser and ONNX Runtime accept the file."""
-        return _is_ready(self.result, self.parsed, self.loaded)
+        """Whether nothing failed, the target supports every node, and what could be tried of the file worked."""
+        return _is_ready(self.result, self.parsed, self.loaded) and not self.fails
+
+    @property
+    def fails(self) -> bool:
+        """Whether the whole model differs from its original, or TensorRT-RTX does not build it."""
+        return (self.ran is not None and self.ran.differs) or (self.built is not None and bool(self.built.why))
 
     @property
     def verdict(self) -> str:
         """The answer in one line."""
         said = answer(self.report, self.saved)
-        return f"{self.parsed.parser} refuses {self.path}; {said}" if self.parsed.refused else said
+        if self.parsed.refused:
+            return f"{self.parsed.parser} refuses {self.path}; {said}"
+        if self.ran is not None and self.ran.differs:
+            return f"the whole model differs; {said}"
+        return f"{self.built.runtime} does not build {self.path}; {said}" if self.built and self.built.why else said
 
     @property
     def _place(self) -> str:
@@ -129,7 +143,8 @@ class Fixed:
     def __repr__(self) -> str:
         lines = [f"Fixed: {self.verdict}", f"  {self._place}", f"  {self.parsed}"]
         lines += [f"    {node}" for node in self.parsed.refused]
-        lines += [f"  {text}" for text in (self.loaded, self.kernels, self.types) if str(text)]
+        tried = (self.loaded, self.ran, self.built, self.kernels, self.types)
+        lines += [f"  {text}" for text in tried if text is not None and str(text)]
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
         return "\n".join(map(visible, lines))
@@ -171,9 +186,16 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     report.seconds = time.perf_counter() - started
     parsed = Parsed(why_not="nothing was written") if withheld else _parsed(place, options.target)
     loaded = _loaded(source, result)
-    ready = _is_ready(result, parsed, loaded)
-    where, command = next_command(place, result, options.target) if ready else ("", "")
-    runs = told(place, source.path, options.target) if parsed.parser and not parsed.refused else Told()
+    tried = None if withheld else ran(source, result, options)
+    profile = {} if tried is None else tried.profile
+    built, runs = None, Told()
+    ready = tried is not None and _is_ready(result, parsed, loaded) and not tried.differs
+    if parsed.parser and not parsed.refused and options.target.rtx:
+        runs = told(place, source.path, options.target, {name: opt for name, (_, opt, _) in profile.items()})
+        if ready and size_of(files) < LARGE:
+            profile, built = built_for(place, profile)
+    ready = ready and (built is None or not built.why)
+    where, command = next_command(place, profile, options.target) if ready else ("", "")
     return Fixed(
         path=place,
         result=result,
@@ -182,6 +204,8 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         advice=advice_for(result, source, options),
         files=files,
         saved=size_of(result.files) - size_of(files) if result.files and files else None,
+        ran=tried,
+        built=built,
         types="" if options.way else _types(result.model, options.target),
         where=where,
         command=command,
@@ -239,18 +263,16 @@ def _types(model: ModelProto, target: Target) -> str:
     )
 
 
-def next_command(out: Path, result: Result, target: Target) -> tuple[str, str]:
+def next_command(out: Path, profile: Profile, target: Target) -> tuple[str, str]:
     """Where to type the next command, and the command: surgeon build if the target builds here, else trtexec."""
-    dynamic = dynamic_inputs(result.model, result.base)
     engine = out.with_suffix(".engine")
     if not why_not(target):
         words = ["surgeon", "build", str(out), str(engine)]
-        for name, sizes in dynamic.items():
-            words += ["--profile", f"{name}:{sizes}"]
+        for name, text in profile_texts(profile).items():
+            words += ["--profile", f"{name}:{text}"]
         return "", shlex.join(words)
     words = ["tensorrt_rtx" if target.rtx else "trtexec", f"--onnx={out.name}", f"--saveEngine={engine.name}"]
-    if dynamic:
-        words.append(f"--shapes={','.join(f'{name}:{sizes}' for name, sizes in dynamic.items())}")
+    words += trtexec_shapes(profile)
     if target.dla:
         words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
     return f", on a machine with {target_name(str(target))}", shlex.join(words)

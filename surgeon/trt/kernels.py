@@ -167,10 +167,11 @@ class Told:
     after: Seen | None = None
 
 
-def told(written: Path, original: Path | None, target: Target) -> Told:
+def told(written: Path, original: Path | None, target: Target, like: Shapes | None = None) -> Told:
     """What TensorRT-RTX runs of a rewritten model and its original, each built in a process of its own.
 
     original  built for the same sizes; None where it is not a file
+    like      the sizes of dynamic inputs; None is a usual size of each
 
     Empty where the target is another one, where no TensorRT-RTX is installed, and where it does not build the model.
     """
@@ -179,7 +180,7 @@ def told(written: Path, original: Path | None, target: Target) -> Told:
     if size_of(read_all(written)[1]) > LARGE:
         return Told(f"the kernels of so large a model are not counted: surgeon kernels {shlex.quote(str(written))}")
     try:
-        after = survived(partial(kernels, written))
+        after = survived(partial(kernels, written, like=like))
     except (SurgeonError, Crashed):
         return Told()
     sizes = f"; {after.built_for}" if after.dynamic else ""

@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from onnx import ModelProto
-from onnx.helper import tensor_dtype_to_np_dtype
 
 from surgeon.errors import SurgeonError, UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, declared_dim
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.precision.inputs import plausible
+from surgeon.precision.usual_sizes import usual_sizes
+from surgeon.proof.sizes import Symbols
 from surgeon.rules.meaning import with_functions
 
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
-PICTURE_RANK, PICTURE = 4, 224  # of images; the usual height and width where the model says neither
-LENGTHS = (1, 64, 512, 4096)  # of anything else, the first one first
-TYPICAL = (128, 1, 64, 512, 4096)  # the same where the time of a run is asked about: a text of one word is not typical
 
 
 def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder: Path | None = None) -> None:
@@ -31,42 +29,72 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
     for profile in profiles:
         check_profile(profile, proto)
     given = set.intersection(*map(set, profiles)) if profiles else set()
-    left = [name for name, dims in _dims_of_inputs(proto).items() if _is_dynamic(dims) and name not in given]
+    left = [name for name in names_of_dynamic(proto) if name not in given]
     if left:
-        dynamic = dynamic_inputs(proto, folder)
+        offered = [f"{name}:{text}" for name, text in profile_texts(proposed(proto, folder)).items() if name in left]
         names = ", ".join(f"'{name}'" for name in left)
         verb = "is dynamic and has" if len(left) == 1 else "are dynamic and have"
-        words = "".join(f" --profile {shlex.quote(f'{name}:{dynamic[name]}')}" for name in left)
+        words = "".join(f" --profile {shlex.quote(text)}" for text in offered)
         raise UsageError(
             f"{names} {verb} no --profile, which says what shapes the engine takes. --profile {left[0]}:MIN,OPT,MAX "
-            f"allows all from MIN to MAX. For one shape alone:",
+            f"allows all from MIN to MAX, such as:",
             f"  {command}{words}",
         )
 
 
-def dynamic_inputs(model: ModelProto, folder: Path | None = None) -> dict[str, str]:
-    """Each input with unknown sizes, and a usual shape of it, such as "1x3x224x224": see `usual_shapes`."""
-    shapes, inputs = usual_shapes(model, folder), _dims_of_inputs(model)
-    return {name: "x".join(map(str, shapes[name])) for name, dims in inputs.items() if _is_dynamic(dims)}
-
-
-def usual_shapes(
-    model: ModelProto, folder: Path | None = None, lengths: Sequence[int] = LENGTHS
-) -> dict[str, list[int]]:
-    """A usual shape of each input.
-
-    1. A first dimension is 1, and so is what has its name elsewhere. An unknown height or width of an image is 224.
-    2. Any other size is the first of `lengths` with which ONNX Runtime runs the model: sound must be longer than a
-       window. Where it runs with none of them, it is 1.
+def proposed(model: ModelProto, folder: Path | None = None) -> Profile:
+    """The profile of each dynamic input: shapes at which ONNX Runtime runs the model, or a guess where it does not.
 
     folder  that of the external weights
     """
-    inputs = _dims_of_inputs(model)
-    found = _usual(inputs, 1)
-    if any(_has_length(dims) for dims in inputs.values()):
-        tried = (_usual(inputs, length) for length in lengths)
-        found = next((shapes for shapes in tried if _runs(model, folder, shapes)), found)
-    return found
+    runnable = with_functions(model)
+    try:
+        return plausible(runnable, Runner(runnable, folder).run).ranges()
+    except (Unrunnable, SurgeonError):
+        return guessed_profile(model)
+
+
+def usual_shapes(model: ModelProto, folder: Path | None = None) -> dict[str, Sequence[int]]:
+    """A usual shape of each input, at which ONNX Runtime runs the model; a guess where it does not."""
+    runnable = with_functions(model)
+    try:
+        found = plausible(runnable, Runner(runnable, folder).run).samples[0]
+        return {name: array.shape for name, array in found.items()}
+    except (Unrunnable, SurgeonError):
+        return _first_shapes(model)
+
+
+def guessed_profile(model: ModelProto) -> Profile:
+    """One shape of each dynamic input, whether the model runs there or not."""
+    return {name: (shape,) * 3 for name, shape in _first_shapes(model).items() if name in names_of_dynamic(model)}
+
+
+def _first_shapes(model: ModelProto) -> dict[str, Sequence[int]]:
+    symbols = Symbols([(name, 0, tuple(dims)) for name, dims in _dims_of_inputs(model).items()], {})
+    return {name: shape for name, _, shape in next(usual_sizes(symbols, model), [])}
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as the command line has it: 1x3x224x224."""
+    return "x".join(map(str, shape))
+
+
+def profile_texts(profile: Profile) -> dict[str, str]:
+    """MIN,OPT,MAX of each input; one shape where these are the same."""
+    texts = {name: [shape_text(shape) for shape in shapes] for name, shapes in profile.items()}
+    return {name: ",".join(t if len(set(t)) > 1 else t[:1]) for name, t in texts.items()}
+
+
+def trtexec_shapes(profile: Profile) -> list[str]:
+    """The options of trtexec that say a profile: one of them where each input has one shape."""
+    if all(len(set(map(tuple, shapes))) == 1 for shapes in profile.values()):
+        options = ["--shapes"] if profile else []
+    else:
+        options = ["--minShapes", "--optShapes", "--maxShapes"]
+    return [
+        f"{option}={','.join(f'{name}:{shape_text(shapes[k])}' for name, shapes in profile.items())}"
+        for k, option in enumerate(options)
+    ]
 
 
 def typical_shapes(
@@ -85,7 +113,7 @@ def typical_shapes(
     fitting = {name: sizes for name, sizes in like.items() if name in inputs and _is_shape_of(inputs[name], sizes)}
     known = {**fitting, **given}
     named = {d: size for name, sizes in known.items() for d, size in zip(inputs[name], sizes, strict=True)}
-    usual = {} if inputs.keys() <= known.keys() else usual_shapes(model, folder, TYPICAL)
+    usual = {} if inputs.keys() <= known.keys() else usual_shapes(model, folder)
     return {
         name: list(known[name])
         if name in known
@@ -108,43 +136,7 @@ def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
 
 def names_of_dynamic(model: ModelProto) -> list[str]:
     """The inputs with unknown sizes."""
-    return [name for name, dims in _dims_of_inputs(model).items() if _is_dynamic(dims)]
-
-
-def _is_dynamic(dims: Sequence[Dim]) -> bool:
-    return not all(isinstance(d, int) for d in dims)
-
-
-def _has_length(dims: Sequence[Dim]) -> bool:
-    """Whether a size after the first is unknown, and not the height or width of an image."""
-    return len(dims) != PICTURE_RANK and _is_dynamic(dims[1:])
-
-
-def _usual(inputs: Mapping[str, Sequence[Dim]], length: int) -> dict[str, list[int]]:
-    """The shapes of inputs, with `length` for what is neither a first dimension nor one of an image."""
-    first = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], str)}
-
-    def size(dim: Dim, axis: int, rank: int) -> int:
-        if isinstance(dim, int):
-            return dim
-        if axis == 0 or dim in first:
-            return 1
-        if rank == PICTURE_RANK:
-            return PICTURE if axis > 1 else 1
-        return length
-
-    return {name: [size(d, axis, len(dims)) for axis, d in enumerate(dims)] for name, dims in inputs.items()}
-
-
-def _runs(model: ModelProto, folder: Path | None, shapes: Mapping[str, Sequence[int]]) -> bool:
-    """Whether ONNX Runtime runs a model on zeros of these shapes."""
-    types = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}
-    try:
-        feeds = {name: np.zeros(sizes, tensor_dtype_to_np_dtype(types[name])) for name, sizes in shapes.items()}
-        Runner(with_functions(model), folder).run(feeds)
-    except (Unrunnable, SurgeonError, KeyError):  # the last of an input that is not a tensor
-        return False
-    return True
+    return [n for n, dims in _dims_of_inputs(model).items() if not all(isinstance(d, int) for d in dims)]
 
 
 def check_profile(profile: Profile, proto: Any) -> None:

@@ -46,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
     screen.line(f"{closing(report, converted=done.half)}; {where}, {report.seconds:.1f} s", bad)
     _print_parsed(fixed.parsed, screen)
     _print_loaded(fixed.loaded, screen)
+    if fixed.ran is not None:
+        screen.line(str(fixed.ran), "bad" if fixed.ran.differs else "warn" if fixed.ran.why else "good")
+    if fixed.built is not None:
+        screen.line(str(fixed.built), "bad" if fixed.built.why else "good")
     if fixed.kernels:
         screen.line(fixed.kernels)
     if fixed.types:
@@ -92,7 +96,7 @@ def _of_what_stays(report: Report) -> list[Declined]:
 
 def _status(fixed: Fixed) -> int:
     half = fixed.result.precision
-    status = status_of(fixed.report, broken=fixed.loaded.worse or (half is not None and half.failed))
+    status = status_of(fixed.report, broken=fixed.loaded.worse or fixed.fails or (half is not None and half.failed))
     return UNTAKEN if status == DONE and fixed.parsed.refused else status
 
 

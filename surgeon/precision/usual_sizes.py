@@ -1,0 +1,191 @@
+"""Sizes of symbolic dimensions at which a model is of use: a batch of 1, an image of 224, a sentence of 64.
+
+`usual_sizes` proposes them, the likeliest first; the caller tries which of them run. A size that the graph forces, such
+as a height of 48 or 17 tokens, is a size of its constants, or is found by trying one dimension or two at a time.
+`farthest` finds how far each dimension may go from there.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, islice, product
+from typing import Literal, TypeAlias
+
+from onnx import ModelProto, numpy_helper
+
+from surgeon.ir.lattice import Shape
+from surgeon.proof.feeds import SizedInput
+from surgeon.proof.sizes import INTEGERS, DeclaredInput, Symbols
+
+Role: TypeAlias = Literal["batch", "channels", "side", "length"]
+Sizes: TypeAlias = dict[str, int]  # the size of each symbolic dimension by name
+CHANNELS = (3, 1, 4)  # of an image
+LARGE = 16  # an image's height and width are at least so large
+USUAL: Mapping[Role, tuple[int, ...]] = {
+    "channels": CHANNELS,
+    "side": (224, 320, 48, 32, 64, 96, 112, 128, 160, 256, 384, 512, 640),
+    "length": (64, 512, 16, 32, 128, 256, 1024, 4096, 16000, 1, 8),
+    "batch": (1, 2, 4),
+}
+FIRST = 2  # sizes that all dimensions of a role are given before one is tried by itself
+MOST_FORCED = 24  # sizes of constants that are tried
+MOST_CONSTANT = 8  # numbers of a constant that may be sizes
+SECONDS = 20.0  # after which no further sizes are tried
+FARTHEST = 3  # proposals for the end of a range
+STEP = 32  # of the heights and widths of images
+SLOW = 4.0  # seconds that a run at the largest sizes may take
+
+
+def usual_sizes(symbols: Symbols, model: ModelProto) -> Iterator[list[SizedInput]]:
+    """The inputs with a number for every dimension, the likeliest sizes first, for SECONDS."""
+    until = time.monotonic() + SECONDS
+    seen: set[tuple[int, ...]] = set()
+    for sizes in _proposed(roles(symbols.inputs, symbols), model, symbols.inputs):
+        if time.monotonic() > until:
+            return
+        key = tuple(sizes.values())
+        sized = None if key in seen else symbols.sized(sizes)
+        seen.add(key)
+        if sized is not None:
+            yield sized
+
+
+def roles(inputs: Sequence[DeclaredInput], symbols: Symbols) -> dict[str, Role]:
+    """What each free dimension is taken for."""
+    found: dict[str, Role] = {}
+    for first in (True, False):  # what is a batch anywhere is one everywhere
+        for _, _, shape in inputs:
+            for axis, name in enumerate(symbols.names(shape)):
+                if name in symbols.free and (axis == 0 and len(shape) > 1 and not _is_single_image(shape)) == first:
+                    found.setdefault(name, "batch" if first else _role(shape, axis))
+    return {name: found.get(name, "length") for name in symbols.free}
+
+
+def _is_single_image(shape: Shape) -> bool:
+    return len(shape) == 3 and is_image(shape)
+
+
+def is_image(shape: Shape) -> bool:
+    """Whether an image, or a batch of them, has such a shape: NCHW, NHWC, CHW or HWC."""
+    if len(shape) not in (3, 4):
+        return False
+    sizes = shape[-3:]
+    for channels, large in ((sizes[0], sizes[1:]), (sizes[2], sizes[:2])):
+        if channels in CHANNELS[:2] and all(not isinstance(d, int) or d >= LARGE for d in large):
+            return len(shape) == 4 or channels == CHANNELS[0]
+    return False
+
+
+def _role(shape: Shape, axis: int) -> Role:
+    if len(shape) == 4 and axis == 1 and not isinstance(shape[1], int) and shape[3] not in CHANNELS:
+        return "channels"
+    may_be_image = len(shape) == 4 and any(not isinstance(d, int) or d in CHANNELS for d in (shape[1], shape[3]))
+    return "side" if may_be_image or is_image(shape) else "length"
+
+
+def _proposed(role_of: Mapping[str, Role], model: ModelProto, inputs: Sequence[DeclaredInput]) -> Iterator[Sizes]:
+    """Sizes of all dimensions: the usual ones, then others of one dimension, of all of a role, and of two."""
+    usual = {name: USUAL[role][0] for name, role in role_of.items()}
+    forced = _forced(model, inputs)
+    tried = {role: list(dict.fromkeys([*sizes, *forced])) for role, sizes in USUAL.items()}
+    names = sorted(role_of, key=lambda name: role_of[name] == "batch")  # a batch is hardly ever forced
+
+    def alike() -> Iterator[Sizes]:
+        present = (tried[role] if role in role_of.values() else (0,) for role in ("side", "length"))
+        for side, length in product(*present):
+            same = {"side": side, "length": length}
+            yield {name: same.get(role, usual[name]) for name, role in role_of.items()}
+
+    yield from islice(alike(), FIRST)
+    yield from ({**usual, name: size} for name in names for size in USUAL[role_of[name]])
+    yield from alike()
+    yield from ({**usual, name: size} for name in names for size in forced)
+    for a, b in combinations(names, 2):
+        both = sorted(product(enumerate(tried[role_of[a]]), enumerate(tried[role_of[b]])), key=_distance)
+        yield from ({**usual, a: x, b: y} for (_, x), (_, y) in both)
+
+
+def _distance(pair: tuple[tuple[int, int], tuple[int, int]]) -> int:
+    """How far two sizes are from the first of those that are tried."""
+    return pair[0][0] + pair[1][0]
+
+
+def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
+    """Sizes that the graph may ask for: of its inputs, and those in its constants, the most frequent first."""
+    constants = [a.t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.HasField("t")]
+    counts: Counter[int] = Counter(d for _, _, shape in inputs for d in shape if isinstance(d, int))
+    for tensor in (*model.graph.initializer, *constants):
+        counts.update(tensor.dims)
+        if tensor.data_type in INTEGERS and len(tensor.dims) < 2 and sum(tensor.dims) <= MOST_CONSTANT:
+            counts.update(map(int, numpy_helper.to_array(tensor).reshape(-1)))
+    return [size for size, _ in counts.most_common() if 1 < size <= 1 << 16][:MOST_FORCED]
+
+
+# ---- MIN and MAX -----------------------------------------------------------------------------------------------------
+
+
+def farthest(
+    symbols: Symbols,
+    opt: Sequence[SizedInput],
+    runs: Callable[[Sequence[SizedInput]], bool],
+    limits: Callable[[Role, int], Sequence[int]],
+) -> list[SizedInput]:
+    """The inputs at the sizes that are farthest from `opt` and at which the model runs.
+
+    runs    whether the model runs at some sizes
+    limits  the sizes to try for a dimension of a role and a usual size, the farthest first, FARTHEST at most
+    """
+    usual = symbols.of(opt)
+    if usual is None:
+        return list(opt)
+    started = time.monotonic()
+    runs(opt)
+    seconds = time.monotonic() - started
+    role_of = roles(symbols.inputs, symbols)
+
+    def moved(names: Sequence[str], sizes: Sizes) -> Sizes:
+        """The sizes with those of some dimensions as far away as the model still runs."""
+        for k in range(FARTHEST):
+            proposed = {name: limits(role_of[name], usual[name]) for name in names}
+            to = {name: found[k] for name, found in proposed.items() if k < len(found)}
+            sized = symbols.sized({**sizes, **to})
+            if to and sized and seconds * _elements(sized) / _elements(opt) < SLOW and runs(sized):
+                return {**sizes, **to}
+        return sizes
+
+    sizes = usual
+    for role in USUAL:
+        names = [name for name, r in role_of.items() if r == role]
+        further = moved(names, sizes)
+        for name in names if further == sizes else ():
+            further = moved([name], further)
+        sizes = further
+    return symbols.sized(sizes) or list(opt)
+
+
+def _elements(sized: Sequence[SizedInput]) -> int:
+    return max(1, sum(math.prod(shape) for _, _, shape in sized))
+
+
+def smaller(role: Role, usual: int) -> list[int]:
+    """What MIN may be of a dimension; nothing where that is the usual size."""
+    if role == "side":
+        return [size for size in (usual // k // STEP * STEP for k in (4, 2)) if size]
+    return [size for size in (1, 8, usual // 2) if size < usual] if role == "length" else []
+
+
+def larger(role: Role, usual: int) -> list[int]:
+    """What MAX may be of a dimension."""
+    times: dict[Role, tuple[int, ...]] = {"batch": (8, 4, 2), "length": (8, 4, 2), "side": (2,), "channels": ()}
+    return [usual * k for k in times[role]]
+
+
+def different(role: Role, usual: int) -> list[int]:
+    """Another size of a dimension, which does not make a run slow."""
+    return [usual * 2] if role == "batch" else smaller(role, usual)
+
+
+__all__ = ["CHANNELS", "LARGE", "Role", "different", "farthest", "is_image", "larger", "smaller", "usual_sizes"]

@@ -1,0 +1,86 @@
+"""Sizes and inputs that a user would take: found by trying, for fix, compare, build and the conversions alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from helpers import model
+
+from surgeon.app.cli import main
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.precision.inputs import plausible
+from surgeon.trt.profiles import profile_texts, proposed
+
+Captured = pytest.CaptureFixture[str]
+LINE = """(float[N,3,H,W] x) => (float[N,W,K] y) <float[4,3,48,1] w = {W}, int64[1] two = {2}> {
+  c = Conv (x, w) s = Squeeze (c, two) y = Transpose <perm = [0, 2, 1]> (s)
+}""".replace("{W}", "{" + ", ".join(["0.5"] * 576) + "}")
+TOKENS = """(int64[B,S] ids, float[B,T] mask) => (float[B,17,4] y)
+  <float[9,4] table = {T}, float[17,17] mixed = {M}, float[17,4] w = {P}, int64[1] one = {1}> {
+  g = Gather (table, ids) p = MatMul (mixed, g)
+  m = MatMul (mask, w) u = Unsqueeze (m, one) y = Mul (p, u)
+}"""
+for mark, count in (("T", 36), ("M", 289), ("P", 68)):
+    TOKENS = TOKENS.replace(f"{{{mark}}}", "{" + ", ".join(["0.5"] * count) + "}")
+ALIKE = """(float[B,S] a, float[B,T] b) => (float[B,S] y) { y = Add (a, b) }"""
+RATE = """(float[B,S] x, int64 rate) => (float[B,R] y) <int64 known = {16000}, int64[2] shape = {-1, 96}> {
+  is = Equal (rate, known)
+  y = If (is) <then_branch = t () => (float[B,S] p) { p = Relu (x) }, else_branch = e () => (float[B,96] q) {
+    q = Reshape (x, shape) }>
+}"""
+ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Reshape (x, s) }"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (LINE, {"x": "1x3x48x32,1x3x48x224,8x3x48x448"}),
+        (TOKENS, {"ids": "1x17,1x17,8x17", "mask": "1x17,1x17,8x17"}),
+        (ALIKE, {"a": "1x1,1x64,8x512", "b": "1x1,1x64,8x512"}),
+        ("(float[N,3,H,W] x) => (float[N,3,H,W] y) { y = Relu (x) }", {"x": "1x3x32x32,1x3x224x224,8x3x448x448"}),
+    ],
+)
+def test_sizes_that_the_graph_forces_are_found(text: str, wanted: dict[str, str]) -> None:
+    assert profile_texts(proposed(model(text, opset=17))) == wanted
+
+
+def test_a_number_that_the_model_compares_with_is_given() -> None:
+    made = model(RATE, opset=17)
+    found = plausible(made, Runner(made).run)
+    assert found.samples[0]["rate"] == 16000 and found.samples[0]["x"].shape == (1, 64)
+
+
+def test_sizes_that_are_given_are_kept() -> None:
+    made = model(ALIKE)
+    found = plausible(made, Runner(made).run, {"a": (2, 5)})
+    assert found.ranges()["a"] == ((2, 5), (2, 5), (2, 5)) and found.samples[0]["b"].shape[0] == 2
+
+
+def test_where_nothing_runs_the_reason_is_given() -> None:
+    made = model(ONE_SIZE)
+    with pytest.raises(Unrunnable, match="Reshape"):
+        plausible(made, Runner(made).run)
+
+
+def test_compare_finds_sizes_and_takes_those_of_several_inputs(tmp_path: Path, capsys: Captured) -> None:
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model(LINE, opset=17), source)
+    assert main(["fix", str(source), "--for", "8.4", "-o", str(out)]) == 0
+    assert "whole model before and after at x 1x3x48x224: no error, equal\n" in capsys.readouterr().out
+    assert main(["compare", str(source), str(out)]) == 0
+    onnx.save(model("(float[B,S] a, float[B,P] past) => (float[B,T] y) { y = Concat <axis = 1> (a, past) }"), source)
+    assert main(["compare", str(source), str(source), "--shapes", "a:1x5,past:1x0"]) == 0
+    assert "'a:[1,5]' 'past:[1,0]'" in capsys.readouterr().out
+    assert main(["compare", str(source), str(source), "--shapes", "a:0x5,past:0x0"]) == 2
+    assert "nothing was compared" in capsys.readouterr().err
+
+
+def test_fix_says_where_the_whole_model_was_not_run(tmp_path: Path, capsys: Captured) -> None:
+    """The command has a shape all the same: it is the user's to change."""
+    source = tmp_path / "in.onnx"
+    onnx.save(model(ONE_SIZE), source)
+    assert main(["fix", str(source), "--for", "10.9"]) == 0
+    printed = capsys.readouterr().out
+    assert "\nthe whole model was not run: " in printed and printed.endswith("--shapes=x:1x8\n")
