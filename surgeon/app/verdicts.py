@@ -9,6 +9,7 @@ from typing import Any
 
 from surgeon.app.findings import NOT_TAKEN, ON_GPU, UNKNOWN, UNREADABLE, WARNING, Finding
 from surgeon.pipeline.check import Checked, Untaken
+from surgeon.pipeline.misplaced import Misplaced
 from surgeon.report import target_name
 from surgeon.version import __version__
 
@@ -40,6 +41,7 @@ class FileVerdict:
             "sure": self.sure,
             "untaken": [] if checked is None else [u.to_json() for u in checked.untaken],
             "unknown": [] if checked is None else [u.to_json() for u in checked.unknown],
+            "misplaced": [] if checked is None else [m.to_json() for m in checked.misplaced],
             "warnings": [] if checked is None else checked.warnings,
             "error": self.error,
         }
@@ -50,7 +52,8 @@ class FileVerdict:
         if not value["readable"]:
             return cls(value["file"], value["target"], error=value["error"])
         untaken, unknown = ([Untaken.from_json(u) for u in value[key]] for key in ("untaken", "unknown"))
-        checked = Checked(value["target"], untaken, value["warnings"], unknown)
+        placed = [Misplaced(**found) for found in value["misplaced"]]
+        checked = Checked(value["target"], untaken, value["warnings"], unknown, misplaced=placed)
         return cls(value["file"], value["target"], checked, value["sure"])
 
     def findings(self) -> Iterator[Finding]:
@@ -66,6 +69,8 @@ class FileVerdict:
             yield Finding(self.file, kind, f"{name} does not support {found}; {by}", found.node)
         for found in self.checked.unknown:
             yield Finding(self.file, UNKNOWN, f"{name}, {found}", found.node)
+        for placed in self.checked.misplaced:
+            yield Finding(self.file, WARNING, str(placed), placed.node)
         for warning in self.checked.warnings:
             yield Finding(self.file, WARNING, warning)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from surgeon.ir.model import Model
 from surgeon.pipeline.advice import advice_for
+from surgeon.pipeline.misplaced import Misplaced, misplaced
 from surgeon.pipeline.option import of_model
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.run import judged
@@ -71,6 +72,7 @@ class Checked:
     warnings  warnings of the passes, such as an epsilon that the exporter lost
     unknown   the nodes that may be supported: surgeon's table cannot decide
     rewrites  the passes that would rewrite the file, and how often
+    misplaced the quantizers where the target loses by them
     """
 
     target: str
@@ -78,6 +80,7 @@ class Checked:
     warnings: list[str]
     unknown: list[Untaken] = field(default_factory=list)
     rewrites: dict[str, int] = field(default_factory=dict)
+    misplaced: list[Misplaced] = field(default_factory=list)
 
     @property
     def unsupported(self) -> list[Untaken]:
@@ -100,6 +103,7 @@ class Checked:
             lines.append(f"  {found}; fixed by {found.fixed_by or 'no pass'}")
         if len(self.untaken) > MOST_SHOWN:
             lines.append(f"  and {len(self.untaken) - MOST_SHOWN} more")
+        lines += [f"  {found}" for found in self.misplaced[:MOST_SHOWN]]
         lines += [f"  warning: {w}" for w in self.warnings[:MOST_SHOWN]]
         return "\n".join(map(visible, lines))
 
@@ -132,7 +136,7 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     ]
     unsure = [Untaken(d.node, ops.get(d.node, ""), d.why, fixer(d.node, d.why)) for d in unknown]
     rewrites = {g.pass_name: g.times for g in report.groups()}
-    return Checked(str(asked.target), found, report.warnings, unsure, rewrites)
+    return Checked(str(asked.target), found, report.warnings, unsure, rewrites, misplaced(file, asked.target))
 
 
 def fixed_by(model: ModelLike, *, target: str | Target | None = None) -> dict[str, str]:

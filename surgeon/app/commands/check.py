@@ -19,6 +19,7 @@ from surgeon.app.text import by_reason
 from surgeon.app.verdicts import FileVerdict, as_json
 from surgeon.errors import ModelError, UsageError
 from surgeon.pipeline.check import Checked, Untaken, check
+from surgeon.pipeline.misplaced import Misplaced
 from surgeon.pipeline.option import from_text, words_of
 from surgeon.pipeline.options import CheckOptions
 from surgeon.report import counted, target_name
@@ -175,6 +176,7 @@ def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     advice = dict.fromkeys((u.op, u.advice) for u in verdict.checked.untaken if u.advice)
     screen.table("advice", ("operator", "advice"), list(advice))
     _print_groups("unknown", verdict.checked.unknown, screen, "warn")
+    _print_misplaced(verdict.checked.misplaced, screen)
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
 
@@ -199,6 +201,13 @@ def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: st
     rows = [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found]
     for reason, alike in by_reason(rows).items():
         screen.group(f"{word}: {reason}", HEADERS[:-1], [row[:-1] for row in alike], style)
+
+
+def _print_misplaced(found: Sequence[Misplaced], screen: Screen) -> None:
+    """Print what is wrong with quantizers, what that costs, and below it the nodes."""
+    rows = [(m.node, m.op, f"surgeon rewrite {m.fixed_by}".rstrip(), f"{m.why}; {m.cost}") for m in found]
+    for reason, alike in by_reason(rows).items():
+        screen.group(f"misplaced: {reason}", ("node", "operator", "fixed by"), [row[:-1] for row in alike], "warn")
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
