@@ -57,11 +57,11 @@ def texts(name: str) -> list[str]:
 
 def engine(programs: list[str], version: tuple[int, ...] = VERSION) -> bytes:
     """An engine that has these programs, and nothing else that surgeon reads."""
-    found = b"vtrt" + bytes(20) + bytes(version) + b"trt"
+    found = bytes(version) + b"trt"
     for program in programs:
         text = program.encode()
         found += b"NLYM\xa1\xda\x1e\x00" + len(text).to_bytes(8, "little") + text + bytes(16)
-    return found
+    return b"vtrt" + bytes(12) + (len(found) + 24).to_bytes(8, "little") + found
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from surgeon.errors import EngineError
 from surgeon.report import counted
 
 MAGIC = b"vtrt"  # how an engine of TensorRT-RTX begins
-VERSION_AT = slice(24, 28)  # the four numbers of its version
+SIZE_AT, VERSION_AT = slice(16, 24), slice(24, 28)  # where its size is, and the four numbers of its version
 OTHER_ENGINES = (b"ptrt", b"ftrt")  # those of TensorRT
 PROGRAM = re.compile(rb"NLYM.{4}(.{8})(?=header \{)", re.DOTALL)  # the group: the length of the text
 READ, NESTED = "5", "4"  # versions of programs
@@ -206,6 +206,8 @@ def engine_of(data: bytes) -> Engine:
         )
     if not data.startswith(MAGIC) or len(data) < VERSION_AT.stop:
         raise EngineError("it is not an engine of TensorRT-RTX.")
+    if len(data) < int.from_bytes(data[SIZE_AT], "little"):
+        raise EngineError("the engine was cut off while being written or copied: build it again.")
     version = ".".join(map(str, data[VERSION_AT]))
     try:
         programs = tuple(programs_of(texts_of(data)))

@@ -77,6 +77,7 @@ def _json(fixed: Fixed) -> dict[str, Any]:
         "refused": [{"node": r.node, "op": r.op, "why": r.why} for r in parsed.refused],
         "not_parsed": parsed.why_not,
         "not_loaded": fixed.loaded.why,
+        "kernels": fixed.kernels,
         "types": fixed.types,
         "command": fixed.command,
     }

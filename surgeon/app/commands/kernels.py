@@ -85,8 +85,9 @@ def _print(seen: Seen, screen: Screen, every: bool) -> None:
         screen.line(
             f"{counted(len(left), 'kernel')} more with {size(sum(k.bytes for _, k in left))}: -v prints all", "dim"
         )
+    copies = counted(program.copies, "kernel") if program.copies else "no kernel"
     screen.line(
-        f"{counted(program.copies, 'kernel')} only {'copies' if program.copies == 1 else 'copy'}; weights "
+        f"{copies} only {'copies' if program.copies < 2 else 'copy'}; weights "
         f"{size(program.weights)}, memory for activations {size(program.activations)}"
     )
     _print_notes(seen, screen)
