@@ -70,6 +70,8 @@ class Elements:
                 count += parts[-1].size
             else:
                 sizes = shape if node.key == "Expand" else None
+                if node.key == "Expand" and read is not None and self.model.shape(read) == ():
+                    raise Unread("the shape of an Expand has one axis")
                 inputs.append(None if read is None else self._constant(read, sizes))
         found = self.model.constants.of_inputs(node, inputs)
         if found is None:

@@ -120,6 +120,13 @@ def attribute_types(op: str, domain: str, opset: int) -> dict[str, int]:
 
 
 @cache
+def required_attributes(op: str, domain: str, opset: int) -> frozenset[str]:
+    """The attributes without which an operator has no meaning; none of an operator that ONNX does not know."""
+    spec = schema(op, domain, opset)
+    return frozenset(name for name, a in spec.attributes.items() if a.required) if spec is not None else frozenset()
+
+
+@cache
 def needed_inputs(op: str, domain: str, opset: int) -> dict[int, str]:
     """The inputs of ONNX's own operators that no node may leave out, by position; empty without a schema of onnx's."""
     spec = schema(op, domain, opset) if domain != contrib.DOMAIN else None
