@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -42,7 +43,7 @@ class Samples:
 
     def part(self, start: int, step: int, most: int | None = None) -> Samples:
         """Every `step`-th sample from that of number `start` on, `most` of them."""
-        return Samples(lambda: [load for k, load in enumerate(self._loads()) if k % step == start][:most])
+        return Samples(lambda: islice((load for k, load in enumerate(self._loads()) if k % step == start), most))
 
     def varied(self) -> Samples:
         """The samples, and after each three that are made of it: with noise, mirrored along the last axis, and both.

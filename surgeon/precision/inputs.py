@@ -156,7 +156,7 @@ def _said(name: str, shape: tuple[int, ...], guess: Guess | None) -> str:
 
 
 def _samples(pair: ModelPair, sized: Sequence[SizedInput], below: int, guesses: Mapping[str, Guess]) -> Iterator[Feeds]:
-    longest = max((max(shape, default=1) for _, _, shape in sized), default=1)
+    longest = _longest(pair.before, sized)
     for turn in range(SAMPLES):
         rng = np.random.default_rng(turn)
         _, feeds = next(valid_feeds(pair.before, sized, seed=turn, below=below, kinds=("random",)))
@@ -166,6 +166,19 @@ def _samples(pair: ModelPair, sized: Sequence[SizedInput], below: int, guesses: 
                 array = np.full(shape, longest) if guess is LENGTH else guess.draw(rng, shape, turn)
                 feeds[name] = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(elem)).reshape(shape)
         yield feeds
+
+
+def _longest(model: ModelProto, sized: Sequence[SizedInput]) -> int:
+    """The largest dimension that is not the batch: of those without a declared size, where there are some."""
+    declared = {
+        (i.name, axis)
+        for i in model.graph.input
+        for axis, dim in enumerate(i.type.tensor_type.shape.dim)
+        if dim.HasField("dim_value")
+    }
+    sizes = {(name, axis): size for name, _, shape in sized for axis, size in enumerate(shape) if axis}
+    free = [size for key, size in sizes.items() if key not in declared]
+    return max(free or sizes.values(), default=1)
 
 
 # ---- what an input is ------------------------------------------------------------------------------------------------
