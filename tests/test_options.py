@@ -46,6 +46,7 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "shapes": (["--shapes", "x:2x3"], "shapes = {x = [2, 3]}", {"x": (2, 3)}),
     "declared": (["--custom-shape", "y:Nx2,float16"], 'custom-shape = {y = "Nx2,float16"}', {"y": "Nx2,float16"}),
     "inputs": (["--input", "x=uint8-nhwc"], 'input = {x = "uint8-nhwc"}', {"x": "uint8-nhwc"}),
+    "values": (["--set", "n=16000"], "set = {n = 16000}", {"n": "16000"}),
     "dynamic_batch": (["--dynamic-batch"], "dynamic-batch = true", True),
     "batch_axis": (["--batch-axis=h:1", "--batch-axis=s:none"], 'batch_axis = {h=1, s="none"}', {"h": 1, "s": None}),
     "detections": (["--detections", "10"], "detections = 10", 10),

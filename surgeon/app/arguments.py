@@ -335,6 +335,7 @@ def _add_compare(commands: _Commands[_Parser]) -> None:
     p.add_argument("original", metavar="ORIGINAL.onnx", help="a model, or a folder of models")
     p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="a model, or a folder with models of the same names")
     _add_one(p, RewriteOptions, "shapes")
+    _add_one(p, RewriteOptions, "values")
     _group(p, "sizes and inputs").add_argument("--data", metavar="X.npz",
         help="inputs instead of surgeon's own: an .npz file, a folder of such files, or a Polygraphy data loader (.py)")
     _add_one(p, RewriteOptions, "tolerance")
@@ -427,8 +428,17 @@ def profile(given: Sequence[str]) -> dict[str, list[Sizes]]:
 
 def shapes(given: Sequence[str]) -> dict[str, Sizes]:
     """Input name -> sizes, from --shapes INPUT:SIZES."""
-    o = options_of(RewriteOptions)["shapes"]
-    found: dict[str, Sizes] = o.kind.value(given, o.flag)
+    return _pairs("shapes", given)
+
+
+def values(given: Sequence[str]) -> dict[str, str]:
+    """Input name -> the text of its value, from --set INPUT=VALUE."""
+    return _pairs("values", given)
+
+
+def _pairs(keyword: str, given: Sequence[str]) -> dict[str, Any]:
+    o = options_of(RewriteOptions)[keyword]
+    found: dict[str, Any] = o.kind.value(given, o.flag)
     return found
 
 
@@ -450,4 +460,14 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")
 
 
-__all__ = ["ASKED", "COMMANDS", "RewriteArguments", "parser", "profile", "shapes", "tactic_sources", "target_of"]
+__all__ = [
+    "ASKED",
+    "COMMANDS",
+    "RewriteArguments",
+    "parser",
+    "profile",
+    "shapes",
+    "tactic_sources",
+    "target_of",
+    "values",
+]

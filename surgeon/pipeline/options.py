@@ -103,6 +103,9 @@ class RewriteOptions(CheckOptions):
         flag="--input", metavar="X=FORM",
         python='the form of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, the '
         "Transpose and (pixel - mean) * scale become part of the model")
+    values: Mapping[str, Any] | None = option(None, Pairs("=", "INPUT=VALUE, such as sr=16000 or size=64,64"),
+        "sizes and inputs", "freeze an input to a value: it becomes a constant, and is no longer an input (checked)",
+        flag="--set", metavar="X=VALUE", python='freeze inputs to values, such as {"sr": 16000}: they become constants')
     dynamic_batch: bool | Mapping[str, int | None] = option(False, Flag(), "sizes and inputs",
         "make the batch dimension dynamic (checked: samples do not interact)")
     batch_axis: Mapping[str, int | None] | None = option(None, Pairs(":", AXIS, axis_of), "sizes and inputs",
@@ -154,6 +157,7 @@ class Options(RewriteOptions):
     target: Target
     shapes: Shapes
     inputs: Mapping[str, str]
+    values: Mapping[str, Any]
     declared: Mapping[str, str]
     keep_fp32: tuple[str, ...]
     selected: tuple[Pass, ...]
@@ -178,7 +182,7 @@ class Options(RewriteOptions):
         libraries = tuple(_several(asked.plugins))
         _check_libraries(libraries, chosen)
         resolved = {"target": chosen, "keep_fp32": tuple(_several(whole.keep_fp32))}
-        tables = {name: getattr(whole, name) or {} for name in ("shapes", "inputs", "declared")}
+        tables = {name: getattr(whole, name) or {} for name in ("shapes", "inputs", "values", "declared")}
         return cls(
             **vars(whole) | resolved | tables,
             selected=tuple(registry.select(offered, only, names)),

@@ -20,7 +20,10 @@ from surgeon.ir.lattice import FLOATS, Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
 from surgeon.ir.run import Unrunnable
-from surgeon.precision.usual_sizes import (
+from surgeon.proof.feeds import Feeds, SizedInput
+from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
+from surgeon.proof.usual_sizes import (
     CHANNELS,
     LARGE,
     Role,
@@ -31,9 +34,6 @@ from surgeon.precision.usual_sizes import (
     smaller,
     usual_sizes,
 )
-from surgeon.proof.feeds import Feeds, SizedInput
-from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import whole_pair
 

@@ -134,6 +134,7 @@ def _once_more(options: Options) -> Options:
     return replace(
         options,
         inputs={},
+        values={},
         declared={},
         batch_axes=None,
         detections=None,

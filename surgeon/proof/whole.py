@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from surgeon.proof.cut import largest_pad
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, all_choices
+from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, Symbols, all_choices
+from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.proof.valid import valid_feeds
 
 Shapes = Mapping[str, Sequence[int]]  # the shapes of inputs that the user gives, by name
@@ -126,16 +127,21 @@ def sizes_that_run(
     """
     pair = whole_pair(model, model, base=base, shapes=shapes)
     why = ""
-    for choice in all_choices(pair.inputs, pair.before):
-        for sized in pair.sizes(choice):
-            _, feeds = next(valid_feeds(pair.before, sized, below=choice.below))
-            try:
-                run(feeds)
-            except Unrunnable as error:
-                why = why or str(error)
-            else:
-                return sized
+    for sized, below in ((sized, below) for sizes, below in _sizes_to_try(pair) for sized in sizes):
+        _, feeds = next(valid_feeds(pair.before, sized, below=below))
+        try:
+            run(feeds)
+        except Unrunnable as error:
+            why = why or str(error)
+        else:
+            return sized
     raise Unrunnable(why or TOO_LARGE)
+
+
+def _sizes_to_try(pair: ModelPair) -> Iterator[tuple[Iterable[list[SizedInput]], int]]:
+    """One or two sizes of the inputs, and what drawn integers are below there: small ones first."""
+    yield from ((pair.sizes(choice), choice.below) for choice in all_choices(pair.inputs, pair.before))
+    yield from (([sized], 1) for sized in usual_sizes(Symbols(pair.inputs, pair.fixed), pair.before))
 
 
 def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path | None, shapes: Shapes) -> list[Feeds]:
@@ -154,10 +160,10 @@ def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path 
     except (Unrunnable, ModelError):
         return []
     names = [o.name for o in model.graph.output]
-    for choice in all_choices(pair.inputs, pair.before):
+    for sizes, below in _sizes_to_try(pair):
         found = []
-        for sized in pair.sizes(choice):
-            _, feeds = next(valid_feeds(pair.before, sized, below=choice.below))
+        for sized in sizes:
+            _, feeds = next(valid_feeds(pair.before, sized, below=below))
             with contextlib.suppress(Unrunnable):
                 results = dict(zip(names, runner.run(feeds), strict=True))
                 found.append({t: results[t] for t in wanted})

@@ -18,6 +18,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -30,6 +31,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import tensors_read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
+from surgeon.pipeline.freezing import frozen
 from surgeon.precision.formats import computes_in_half
 from surgeon.precision.standard import Standard, Trial, fed
 from surgeon.proof.equality import TOLERANCE, is_float
@@ -111,7 +113,9 @@ def check_folder(folder: Path, *sources: Path) -> None:
         check_writable(folder / name, *sources)
 
 
-def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Culprit | str:
+def bisect_files(
+    original: Path, rewritten: Path, comparison: Comparison, values: Mapping[str, Any] | None = None
+) -> Culprit | str:
     """The window that makes two models differ, on the inputs on which `comparison` saw it; or why there is none.
 
     ONNX Runtime's difference comes first: where the models themselves differ, a way of running them says nothing new.
@@ -119,7 +123,7 @@ def bisect_files(original: Path, rewritten: Path, comparison: Comparison) -> Cul
     for side in comparison.sides:
         if side.differing is not None:
             kind, feeds = side.differing
-            before, after = read(original), read(rewritten)
+            before, after = frozen(read(original), values or {})[0], read(rewritten)
             try:
                 if not isinstance(side.way, OnnxRuntime):
                     return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)

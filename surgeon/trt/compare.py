@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto
@@ -28,6 +29,7 @@ from polygraphy.logger import G_LOGGER
 from surgeon.errors import EngineError, ModelError, UsageError
 from surgeon.ir.files import check_writable, read_all
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.freezing import frozen
 from surgeon.precision.data import load_data
 from surgeon.precision.inputs import plausible
 from surgeon.precision.standard import LIMIT, Standard, Trial, fed, statement
@@ -50,6 +52,7 @@ def compare(
     rewritten: str | os.PathLike[str],
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Any] | None = None,
     data: str | None = None,
     tolerance: float = LIMIT,
     network: bool = False,
@@ -66,6 +69,7 @@ def compare(
     A model in half precision is compared on inputs that occur, see `surgeon.precision.inputs`.
 
     shapes    sizes of symbolic dimensions, by input
+    values    of inputs of the original that `rewritten` does not have: what `surgeon rewrite --set` froze them to
     data      an .npz file, a folder of them, or a Polygraphy data loader script (a .py with a function load_data)
     tolerance of the error of an output, relative to its largest number, where `rewritten` is in half precision
     network   evaluate the network that TensorRT's parser builds of `rewritten` too:
@@ -81,6 +85,7 @@ def compare(
     """
     original, rewritten = Path(original), Path(rewritten)
     (before, files), (after, more) = read_all(original), read_all(rewritten)
+    before, _ = frozen(before, values or {})
     _check_interfaces(before, after)
     for saved in (save_inputs, save_outputs):
         if saved is not None:
@@ -313,7 +318,7 @@ def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
         if left != right:
             raise UsageError(
                 f"the models have different {what}s: {', '.join(left) or 'none'} and {', '.join(right) or 'none'}. "
-                "Compare a model with its own rewritten form."
+                "Compare a model with its own rewritten form; --set gives the value of an input that it no longer has."
             )
 
 

@@ -13,8 +13,8 @@ from surgeon.errors import SurgeonError, UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, declared_dim
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
-from surgeon.precision.usual_sizes import usual_sizes
 from surgeon.proof.sizes import Symbols
+from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.rules.meaning import with_functions
 
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes

@@ -9,6 +9,7 @@ from onnx import ModelProto
 
 from surgeon.errors import EngineError, SurgeonError
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.freezing import frozen
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
@@ -81,10 +82,11 @@ def ran(source: Source, result: Result, options: Options) -> Ran:
 
 
 def _ran(source: Source, result: Result, options: Options) -> Ran:
-    before, after = source.proto(), result.model
+    before, after = frozen(source.proto(), options.values)[0], result.model
     same = _interface(before) == _interface(after)
     runner = Runner(with_functions(before if same else after), source.base, threads=THREADS)
-    found = plausible(with_functions(after), runner.run, options.shapes if same else None)
+    shapes = {name: sizes for name, sizes in options.shapes.items() if name not in options.values}
+    found = plausible(with_functions(after), runner.run, shapes if same else None)
     at = ", ".join(f"{name} {shape_text(array.shape)}" for name, array in found.samples[0].items())
     why = _why_not_compared(before, same, result, options)
     if why:

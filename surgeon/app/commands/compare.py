@@ -52,6 +52,7 @@ def _compared(args: argparse.Namespace, screen: Screen) -> Comparison:
             args.original,
             args.rewritten,
             shapes=arguments.shapes(args.shapes),
+            values=arguments.values(args.set),
             data=args.data,
             tolerance=LIMIT if args.tolerance is None else args.tolerance,
             network=args.network,
@@ -167,7 +168,7 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
     words += [f"--tactic-sources={args.tactic_sources}"] if args.tactic_sources is not None else []
     words += ["--network"] if args.network else []
     words += [] if args.trt is None else ["--trt" if args.trt else "--no-trt"]
-    for name in ("shapes", "plugin_library"):
+    for name in ("shapes", "set", "plugin_library"):
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
     return words
 
@@ -176,7 +177,7 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
 
 
 def _bisect(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:
-    culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison)
+    culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison, arguments.values(args.set))
     if isinstance(culprit, str):
         screen.line(f"no single window differs: {culprit}", "bad")
         return

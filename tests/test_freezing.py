@@ -1,0 +1,58 @@
+"""--set: an input that becomes a constant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from helpers import model
+
+import surgeon
+from surgeon.app.cli import main
+
+RATE = """(float[B,S] x, int64 rate) => (float[B,S] y) <int64 known = {16000}> {
+  is = Equal (rate, known)
+  y = If (is) <then_branch = t () => (float[B,S] p) { p = Relu (x) },
+    else_branch = e () => (float[B,S] q) { q = Neg (x) }>
+}"""
+
+
+@pytest.mark.parametrize(("rate", "operator"), [(16000, "Relu"), (8000, "Neg")])
+def test_a_frozen_input_chooses_its_branch(rate: int, operator: str) -> None:
+    result = surgeon.rewrite(model(RATE, opset=17), target="rtx", values={"rate": rate})
+    assert [i.name for i in result.model.graph.input] == ["x"]
+    assert [n.op_type for n in result.model.graph.node] == [operator]
+
+
+def test_compare_takes_the_value_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model(RATE, opset=17), source)
+    assert main(["fix", str(source), "--for", "rtx", "--set", "rate=16000", "-o", str(out)]) == 0
+    assert "whole model before and after at x 1x64: no error, equal" in capsys.readouterr().out
+    assert main(["compare", str(source), str(out), "--set", "rate=16000"]) == 0
+    assert main(["compare", str(source), str(out), "--set", "rate=8000"]) == 1
+    capsys.readouterr()
+    assert main(["compare", str(source), str(out)]) == 2
+    assert "--set gives the value" in capsys.readouterr().err
+
+
+def test_a_vector_is_frozen() -> None:
+    result = surgeon.rewrite(
+        model("(float[N] x, int64[2] s) => (float[A,B] y) { y = Expand (x, s) }"), values={"s": "3,1"}
+    )
+    assert [i.name for i in result.model.graph.input] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rat": 1}, "no input 'rat'. Did you mean 'rate'"),
+        ({"rate": 0.5}, "is of int64, and cannot be 0.5"),
+        ({"rate": "1,2"}, "has 1 numbers; --set gives 2"),
+        ({"rate": "much"}, "NAME=NUMBER"),
+    ],
+)
+def test_a_value_has_to_fit(given: dict[str, object], said: str) -> None:
+    with pytest.raises(surgeon.UsageError, match=said):
+        surgeon.rewrite(model(RATE, opset=17), values=given)
