@@ -60,6 +60,7 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "io_fp16": (["--io-fp16"], "io_fp16 = true", True),
     "allow_narrowing": (["--allow-narrowing"], "allow-narrowing = true", True),
     "symmetric_int8": (["--symmetric-int8"], "symmetric_int8 = true", True),
+    "calibration_cache": (["--calibration-cache", "DIR/c"], 'calibration-cache = "DIR/c"', "DIR/c"),
     "repair_qdq": (["--repair-qdq"], "repair_qdq = true", True),
     "data": (["--data", "DIR/x.npz"], 'data = "DIR/x.npz"', "DIR/x.npz"),
     "strict": (["--strict"], "strict = true", True),
@@ -140,7 +141,7 @@ def test_an_option_is_in_the_help_in_python_and_in_the_file(command: str, keywor
         [str(project / "DIR")]
         if keyword == "passes"
         else str(project / wanted)
-        if keyword in ("data", "metric")
+        if keyword in ("data", "metric", "calibration_cache")
         else wanted
     )
 

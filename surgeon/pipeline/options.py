@@ -127,6 +127,8 @@ class RewriteOptions(CheckOptions):
     symmetric_int8: bool = option(False, Flag(), "int8", "requantize activations symmetrically; reports the error")
     repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: place quantizers anew, where the "
         "target gains from int8, so that the error does not rise")
+    calibration_cache: str | Path | None = option(None, File(), "int8", "quantize to int8 with the scales of a "
+        "calibration cache that TensorRT up to 10 wrote; reports the error", metavar="FILE")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
         "inputs that choose what stays fp32 and give the error: an .npz file of one sample or of several along a first "
         "axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
@@ -234,9 +236,11 @@ def _check_half(asked: RewriteOptions) -> None:
         raise UsageError(f"--{ways[0]} and --{ways[1]} do not go together.")
     if asked.repair_qdq and not asked.symmetric_int8:
         raise UsageError("--repair-qdq goes with --symmetric-int8: TensorRT quantizes around zero.")
+    if asked.calibration_cache is not None and asked.symmetric_int8:
+        raise UsageError("--calibration-cache goes with a model without quantizers, so not with --symmetric-int8.")
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact"):
         given = getattr(asked, name)
-        measures = ["repair_qdq"] if name == "data" else []
+        measures = ["repair_qdq", "calibration_cache"] if name == "data" else []
         if any(getattr(asked, way) for way in (*WAYS, *measures)) or given in (None, False, (), []):
             continue
         *others, last = (f"--{way.replace('_', '-')}" for way in (*WAYS, *measures))

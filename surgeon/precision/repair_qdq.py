@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, version_converter
 
+from surgeon.errors import UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.calibration_cache import Found, Line, read_cache, scales_of
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, Placed, placed
 from surgeon.pipeline.prepared import Prepared, Text, applied
@@ -35,6 +38,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.report import Applied, counted
 
 MOST = 16  # samples on which the error is measured
+NO_LAYER = "of tensors that no layer in int8 reads"
 TOO_FAR = "its int8 moves the outputs too far"
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 
@@ -55,6 +59,34 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
     repair = Repair(model, bare, options, data)
     made, record = repair.result()
     return Prepared(made, [*first, record], repair.said())
+
+
+def with_scales(source: Source, options: Options, data: Samples | None) -> Prepared:
+    """A model without quantizers in int8, by the scales of a calibration cache.
+
+    Raises UsageError where the cache or the model is not of that kind, ModelError where the model cannot be run.
+    """
+    assert options.calibration_cache is not None
+    model = _with_scales_by_axis(with_weights(source.proto(), source.base))
+    if any(n.op_type == "QuantizeLinear" for n in model.graph.node):
+        raise UsageError("--calibration-cache goes with a model without quantizers. For others there is --repair-qdq.")
+    lines = read_cache(Path(options.calibration_cache))
+    found = scales_of(lines, Model(model))
+    bare = Unquantized(copied(model), found.grids, {}, [], [])
+    repair = Repair(None, bare, options, data)
+    made, record = repair.result("calibration-cache")
+    return Prepared(made, [record], [*repair.said(), *_of_lines(lines, found, repair.placed)])
+
+
+def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
+    """How many lines are used, and why each of the others is not."""
+    used = {found.lines[layer.x.name] for layer in placed.int8}
+    whys: dict[str, list[str]] = {}
+    for line in lines:
+        if line.name not in used:
+            whys.setdefault(found.unused.get(line.name, NO_LAYER), []).append(line.name)
+    said = [f"{len(used)} of {counted(len(lines), 'line')} of the cache are scales of quantizers"]
+    return said + [f"{counted(len(names), 'line')} {why}: {', '.join(names)}" for why, names in whys.items()]
 
 
 def _with_scales_by_axis(model: ModelProto) -> ModelProto:
@@ -89,9 +121,12 @@ class Error(NamedTuple):
 
 
 class Repair:
-    """One model whose quantizers are placed anew."""
+    """One model whose quantizers are placed anew.
 
-    def __init__(self, source: ModelProto, bare: Unquantized, options: Options, data: Samples | None) -> None:
+    source  the file, whose error is not to rise; None where it has no quantizers
+    """
+
+    def __init__(self, source: ModelProto | None, bare: Unquantized, options: Options, data: Samples | None) -> None:
         self.source, self.bare, self.options = source, bare, options
         self.model = Model(bare.model)
         self.free = Runner(bare.model)
@@ -100,7 +135,7 @@ class Repair:
             drawn = plausible(bare.model, self.free.run, options.shapes).samples
             self.feeds = [_in_range(feeds, bare.grids) for feeds in drawn]
         else:
-            self.feeds = list(data.checked(source).part(0, 1, MOST))
+            self.feeds = list(data.checked(bare.model).part(0, 1, MOST))
         self.expected = [self.free.run(feeds) for feeds in self.feeds]
         self.largest = [_largest(outputs) for outputs in zip(*self.expected, strict=True)]
         self.chosen = chosen_indices(bare.model)
@@ -109,23 +144,24 @@ class Repair:
         self.after = Error()
         self.placed = self._placed()
 
-    def result(self) -> tuple[ModelProto, Applied]:
+    def result(self, called: str = "repair-qdq") -> tuple[ModelProto, Applied]:
         """The model, and the record of the change."""
         made = self._within_the_error()
-        before = [Text.of(n) for n in self.source.graph.node if "Quantize" in n.op_type or "QLinear" in n.op_type]
+        nodes = () if self.source is None else self.source.graph.node
+        before = [Text.of(n) for n in nodes if "Quantize" in n.op_type or "QLinear" in n.op_type]
         after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
-        return made, applied("repair-qdq", before, after, "the quantizers", error=self.after.largest)
+        return made, applied(called, before, after, "the quantizers", error=self.after.largest)
 
     def said(self) -> list[str]:
         """What became of the quantizers, and of the error."""
         int8, found = len(self.placed.int8), len(self.placed.int8) + len(self.placed.left)
         inputs = "drawn inputs" if self.drawn else "the data"
-        was = f"and was {self.before.largest:.2g} before"
+        was = "" if self.source is None else f", and was {self.before.largest:.2g} before"
         if self.unmeasured:
-            was = f"and could not be measured before, since ONNX Runtime does not run the file: {self.unmeasured}"
+            was = f", and could not be measured before, since ONNX Runtime does not run the file: {self.unmeasured}"
         lines = [
             f"{int8} of {counted(found, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in int8; the "
-            f"largest error of an output on {inputs} is {self.after.largest:.2g} of the largest number, {was}"
+            f"largest error of an output on {inputs} is {self.after.largest:.2g} of the largest number{was}"
         ]
         whys = Counter(self.placed.left.values())
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
@@ -147,6 +183,8 @@ class Repair:
 
     def _error_before(self) -> Error:
         """That of the file; inf where ONNX Runtime does not run it."""
+        if self.source is None:
+            return Error(np.inf, np.inf)
         try:
             return self._error(self.source)
         except Unrunnable as error:
@@ -252,9 +290,12 @@ def _in_range(feeds: Feeds, grids: Mapping[str, Grid]) -> Feeds:
 
 
 def _scaled(array: np.ndarray, grid: Grid) -> np.ndarray:
+    """The array between the ends of a range. One around zero says how large numbers are, not which sign they have."""
     low, high = (float(end) for end in (array.min(initial=0), array.max(initial=0)))
     if array.dtype != np.float32 or low == high:
         return array
+    if abs(grid.low + grid.high) <= 2 * grid.step:
+        return np.asarray(array * (grid.high / max(-low, high)), np.float32)
     return np.asarray(grid.low + (array - low) * ((grid.high - grid.low) / (high - low)), np.float32)
 
 
@@ -269,4 +310,4 @@ def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
     return {**sizes, **inputs}
 
 
-__all__ = ["repaired"]
+__all__ = ["repaired", "with_scales"]

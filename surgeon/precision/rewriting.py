@@ -66,11 +66,11 @@ def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -
 def rewritten(source: Source, options: Options) -> Result:
     """`rewrite`, of a source and options that are checked."""
     started = time.perf_counter()
-    repaired = _repaired(source, options) if options.repair_qdq else None
-    result = rewrite_source(source if repaired is None else source.changed(repaired.model), options)
-    if repaired is not None:
-        result.report.applied = [*repaired.applied, *result.report.applied]
-        result.report.warnings = [*repaired.warnings, *result.report.warnings]
+    quantized = _quantized(source, options) if options.repair_qdq or options.calibration_cache else None
+    result = rewrite_source(source if quantized is None else source.changed(quantized.model), options)
+    if quantized is not None:
+        result.report.applied = [*quantized.applied, *result.report.applied]
+        result.report.warnings = [*quantized.warnings, *result.report.warnings]
     if options.way:
         result = _converted(result, options)
     result.report.seconds = time.perf_counter() - started
@@ -121,12 +121,14 @@ def _samples(options: Options) -> Samples | None:
     return load_data(data) if isinstance(data, str | Path) else None if data is None else Samples.of(data)
 
 
-def _repaired(source: Source, options: Options) -> Prepared:
-    """The model with its quantizers placed anew."""
-    from surgeon.precision.repair_qdq import repaired
+def _quantized(source: Source, options: Options) -> Prepared:
+    """The model with quantizers placed by their rules."""
+    from surgeon.precision.repair_qdq import repaired, with_scales
 
     with source.blamed():
-        return repaired(source, options, _samples(options))
+        if options.repair_qdq:
+            return repaired(source, options, _samples(options))
+        return with_scales(source, options, _samples(options))
 
 
 def _once_more(options: Options) -> Options:
@@ -139,6 +141,8 @@ def _once_more(options: Options) -> Options:
         batch_axes=None,
         detections=None,
         symmetric_int8=False,
+        repair_qdq=False,
+        calibration_cache=None,
         shapes={} if options.inputs else options.shapes,
         progress=None,
     )

@@ -1,0 +1,139 @@
+"""A calibration cache of TensorRT up to 10, and the tensors of a model that its lines are of: `--calibration-cache`.
+
+The first line names the release and the calibrator. Each other line is `tensor: 3c008912`, the scale of the tensor in
+int8: fp32, its four bytes in hexadecimal, the highest first. Tensors that the importer added have no name of the model:
+`(Unnamed Layer* 48) [Constant]_output` and `(Unnamed ITensor* 38)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon.errors import UsageError
+from surgeon.ir.graph import Value
+from surgeon.ir.model import Model
+from surgeon.pipeline.placement import ONE_SCALE, TRANSPARENT
+from surgeon.pipeline.quantizers import LEVELS, Grid
+
+HEADER = re.compile(r"TRT-\d+-\w*Calibration\w*")
+LINE = re.compile(r"(.+): *([0-9a-fA-F]{1,8})")
+UNNAMED = re.compile(r"\(Unnamed (Layer|ITensor)\* (\d+)\)")
+CONSTANT = "of constants, which stay floats"
+NO_NUMBER = "with a scale that is not a positive finite number"
+UNKNOWN = "of tensors that the model does not have"
+SEVERAL = "without a name of the model, at a position that fits no tensor without a line"
+
+
+class Line(NamedTuple):
+    """A tensor of the network, and its scale."""
+
+    name: str
+    scale: np.float32
+
+
+class Found(NamedTuple):
+    """What the lines are of.
+
+    grids   of the tensors of the model, by name: those with a line, and those that follow from one by moving numbers
+    lines   the line that each of these is from
+    unused  the lines that are of no tensor, and why
+    """
+
+    grids: dict[str, Grid]
+    lines: dict[str, str]
+    unused: dict[str, str]
+
+
+def read_cache(path: Path) -> list[Line]:
+    """The lines of a cache. Raises UsageError where it is not one."""
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the calibration cache '{path}' cannot be read: {error}.") from None
+    if not texts or not HEADER.fullmatch(texts[0].strip()):
+        raise UsageError(
+            f"'{path}' is not a calibration cache: its first line names no calibrator, as TRT-8501-... does."
+        )
+    found = []
+    for number, text in enumerate(texts[1:], 2):
+        match = LINE.fullmatch(text.strip())
+        if match:
+            found.append(Line(match[1], np.frombuffer(bytes.fromhex(match[2].zfill(8)), ">f4")[0].astype(np.float32)))
+        elif text.strip():
+            raise UsageError(f"line {number} of '{path}' is not `tensor: scale`: {text.strip()[:80]}")
+    return found
+
+
+def scales_of(lines: list[Line], model: Model) -> Found:
+    """The tensors of a model that the lines are of."""
+    found = Found({}, {}, {})
+    tensors = {value.name: value for value in _tensors(model)}
+    for line in lines:
+        if not (np.isfinite(line.scale) and line.scale > 0):
+            found.unused[line.name] = NO_NUMBER
+        elif line.name in tensors:
+            _note(found, line.name, line)
+        elif not UNNAMED.match(line.name):
+            known = model.graph.find(line.name)
+            found.unused[line.name] = UNKNOWN if known is None or not model.is_constant(known) else CONSTANT
+    _place_unnamed(found, lines, list(tensors))
+    _follow_moves(found, list(tensors.values()))
+    return found
+
+
+def _tensors(model: Model) -> Iterator[Value]:
+    """The float tensors of the main graph that are computed, in its order."""
+    values = [model.graph.find(info.name) for info in model.proto.graph.input]
+    values += [value for node in model.graph.live() for value in node.outputs]
+    for value in values:
+        if value is not None and model.dtype(value) == TensorProto.FLOAT and not model.is_constant(value):
+            yield value
+
+
+def _note(found: Found, name: str, line: Line) -> None:
+    found.grids[name] = Grid(-LEVELS * float(line.scale), LEVELS * float(line.scale), line.scale)
+    found.lines[name] = line.name
+
+
+def _place_unnamed(found: Found, lines: list[Line], order: list[str]) -> None:
+    """An unnamed line is of the tensor between those of the lines around it, where just one has none.
+
+    That of a Constant layer is of no tensor that is computed.
+    """
+    named = [line.name in found.grids for line in lines]
+    place = {name: k for k, name in enumerate(order)}
+    for k, line in enumerate(lines):
+        if not UNNAMED.match(line.name) or line.name in found.unused:
+            continue
+        if "[Constant]" in line.name:
+            found.unused[line.name] = CONSTANT
+            continue
+        before = next((place[lines[j].name] for j in range(k - 1, -1, -1) if named[j]), -1)
+        after = next((place[lines[j].name] for j in range(k + 1, len(lines)) if named[j]), len(order))
+        between = [name for name in order[before + 1 : after] if name not in found.grids]
+        if len(between) == 1:
+            _note(found, between[0], line)
+        else:
+            found.unused[line.name] = SEVERAL
+
+
+def _follow_moves(found: Found, values: list[Value]) -> None:
+    """What only moves numbers has the scale of its input; a Concat the largest of its inputs'."""
+    for value in values:
+        node = value.producer
+        if node is None or value.name in found.grids or node.op not in TRANSPARENT | ONE_SCALE:
+            continue
+        read = node.inputs if node.op in ONE_SCALE else node.inputs[:1]
+        known = [v.name for v in read if v is not None and v.name in found.grids]
+        if len(known) == len(read):
+            top = max(known, key=lambda name: found.grids[name].step)
+            found.grids[value.name], found.lines[value.name] = found.grids[top], found.lines[top]
+
+
+__all__ = ["Found", "Line", "read_cache", "scales_of"]

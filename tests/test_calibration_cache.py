@@ -1,0 +1,137 @@
+"""--calibration-cache: int8 by the scales that TensorRT up to 10 wrote."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import surgeon
+from surgeon.app.cli import main
+from surgeon.ir.run import Runner
+
+RNG = np.random.default_rng(0)
+TEXT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,32,8,8] x) => (float[1,32,8,8] y) <float half = {0.5}> {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w)
+    r = Relu (c)
+    p = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (r)
+    e = Conv <pads = [1, 1, 1, 1]> (p, v)
+    m = Mul (e, half)
+    y = Sigmoid (m)
+}"""
+SCALES = {"x": 0.03, "c": 0.08, "r": 0.06, "e": 1.5, "m": 0.75, "y": 0.0078}
+
+
+def model() -> onnx.ModelProto:
+    found, rng = parser.parse_model(TEXT), np.random.default_rng(0)
+    for name in "wv":
+        weights = rng.normal(0, 0.1, (32, 32, 3, 3)).astype(np.float32)
+        found.graph.initializer.append(numpy_helper.from_array(weights, name))
+    return found
+
+
+def hexadecimal(scale: float) -> str:
+    return struct.pack(">f", scale).hex()
+
+
+def cache(folder: Path, scales: dict[str, float], header: str = "TRT-8501-EntropyCalibration2", more: str = "") -> Path:
+    path = folder / "calibration.cache"
+    lines = [header, *(f"{name}: {hexadecimal(scale)}" for name, scale in scales.items())]
+    path.write_text("\n".join(lines) + "\n" + more)
+    return path
+
+
+def quantized(result: surgeon.Result) -> dict[str, bytes]:
+    """What each QuantizeLinear reads, and the bytes of its scale."""
+    held = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
+    nodes = [n for n in result.model.graph.node if n.op_type == "QuantizeLinear"]
+    return {n.input[0]: struct.pack(">f", held[n.input[1]]) for n in nodes}
+
+
+def rewritten(path: Path, target: str = "10.9") -> surgeon.Result:
+    result = surgeon.rewrite(model(), target=target, calibration_cache=path)
+    onnx.checker.check_model(result.model, full_check=True)
+    assert not result.report.untaken
+    return result
+
+
+@pytest.mark.parametrize("header", ["TRT-8501-EntropyCalibration2", "TRT-7103-MinMaxCalibration"])
+def test_scales_are_those_of_the_cache_to_the_bit(tmp_path: Path, header: str) -> None:
+    result = rewritten(cache(tmp_path, SCALES, header, more="\n\n"))
+    assert quantized(result) == {"x": struct.pack(">f", 0.03), "p": struct.pack(">f", 0.06)}
+
+
+def test_weights_get_a_scale_for_each_channel(tmp_path: Path) -> None:
+    result = rewritten(cache(tmp_path, SCALES))
+    held = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
+    scales = [held[n.input[1]] for n in result.model.graph.node if n.op_type == "DequantizeLinear" and n.attribute]
+    assert [s.shape for s in scales] == [(32,), (32,)]
+
+
+def test_the_numbers_are_near(tmp_path: Path) -> None:
+    x = RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)
+    before, after = (Runner(m).run({"x": x})[0] for m in (model(), rewritten(cache(tmp_path, SCALES)).model))
+    np.testing.assert_allclose(before, after, atol=0.05)
+
+
+def test_every_line_is_used_or_named(tmp_path: Path) -> None:
+    more = {"gone": 0.1, "half": 0.5, "(Unnamed Layer* 4) [Constant]_output": 0.003937008, "n": float("inf")}
+    first, *told = rewritten(cache(tmp_path, {**SCALES, **more})).report.warnings
+    assert first.startswith(
+        "2 of 2 layers with weights compute in int8; the largest error of an output on drawn inputs is "
+    )
+    assert told == [
+        "2 of 10 lines of the cache are scales of quantizers",
+        "4 lines of tensors that no layer in int8 reads: c, e, m, y",
+        "1 line of tensors that the model does not have: gone",
+        "2 lines of constants, which stay floats: half, (Unnamed Layer* 4) [Constant]_output",
+        "1 line with a scale that is not a positive finite number: n",
+    ]
+
+
+def test_an_unnamed_tensor_by_its_position(tmp_path: Path) -> None:
+    scales = {"x": 0.03, "c": 0.5, "(Unnamed ITensor* 2)": 0.4, "p": 0.4, "e": 1.5, "(Unnamed ITensor* 9)": 0.1}
+    result = rewritten(cache(tmp_path, scales))
+    assert quantized(result) == {"x": struct.pack(">f", 0.03), "p": struct.pack(">f", 0.4)}
+    assert any("without a name of the model" in w and "(Unnamed ITensor* 9)" in w for w in result.report.warnings)
+    del scales["p"]
+    assert quantized(rewritten(cache(tmp_path, {**scales, "p": 0.3})))["p"] == struct.pack(">f", 0.3)
+
+
+def test_a_tensor_that_only_moves_numbers_has_the_scale_of_its_input(tmp_path: Path) -> None:
+    assert set(quantized(rewritten(cache(tmp_path, {"x": 0.03, "r": 0.4})))) == {"x", "p"}
+    assert set(quantized(rewritten(cache(tmp_path, {"x": 0.03, "e": 0.4})))) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not a calibration cache"),
+        ("x: 3c008912\n", "is not a calibration cache"),
+        ("TRT-8501-EntropyCalibration2\nx = 3c008912\n", "line 2 of .* is not `tensor: scale`: x = 3c008912"),
+    ],
+)
+def test_what_is_not_a_cache(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "calibration.cache"
+    path.write_text(text)
+    with pytest.raises(surgeon.UsageError, match=why):
+        rewritten(path)
+
+
+def test_a_model_with_quantizers(tmp_path: Path) -> None:
+    once = rewritten(cache(tmp_path, SCALES)).model
+    with pytest.raises(surgeon.UsageError, match="goes with a model without quantizers"):
+        surgeon.rewrite(once, calibration_cache=cache(tmp_path, SCALES))
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(model(), tmp_path / "in.onnx")
+    words = ["rewrite", str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx"), "--target", "10.9"]
+    assert main([*words, "--calibration-cache", str(cache(tmp_path, SCALES))]) == 0
+    assert "2 of 6 lines of the cache are scales" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--calibration-cache", str(tmp_path / "none")]) == 2
