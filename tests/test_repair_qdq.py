@@ -213,6 +213,18 @@ def test_weights_around_another_zero_get_a_scale_for_each_channel_that_needs_one
     assert scale[0] == np.float32(0.01 * 135 / 127)
 
 
+def test_weights_between_a_pair_are_floats_without_it() -> None:
+    body = f"{X} qf = QuantizeLinear (f, ws, ZERO) df = DequantizeLinear (qf, ws, ZERO) y = {{}} (dx, df)"
+    weights = RNG.normal(0, 0.3, (32, 32, 3, 3)).astype(np.float32)
+    for zero in ("none", "z"):
+        model = parsed(body.replace("ZERO", zero).format("Conv <pads = [1, 1, 1, 1]>"), f=weights)
+        result = repaired(model)
+        assert ops(result)["QuantizeLinear"] == 1 and not ops(result)["Round"]
+        held = {t.name: numpy_helper.to_array(t) for t in without(model).graph.initializer}
+        np.testing.assert_array_equal(held["f"], weights)
+    assert ops(result)["DequantizeLinear"] == 2
+
+
 def test_narrow_layers_stay_in_floating_point() -> None:
     model = parsed(
         f"""{X} dv = DequantizeLinear (v, ws, none)

@@ -178,8 +178,11 @@ def unquantized(source: ModelProto) -> Unquantized:
     gone = {node.proto.output[0] for node in index.graph.of(["DequantizeLinear"]) if _is_weight(node, index, found)}
     activations: dict[str, NodeProto] = {}  # by what the quantizer made
     for node in index.graph.of(["QuantizeLinear"]):
-        if index.constant(node.inputs[0]) is not None:
-            continue  # weights, or read by something else
+        if node.inputs[0] is not None and index.is_constant(node.inputs[0]):
+            made_of = _weights_of(node, index, found)
+            instead |= made_of
+            gone |= made_of.keys()
+            continue
         why, quantizer = quantizer_at(node, index)
         if quantizer is None:
             found.left.append(f"{node.label} {why}")
@@ -201,10 +204,33 @@ def unquantized(source: ModelProto) -> Unquantized:
     return found
 
 
+def _weights_of(node: Node, model: Model, found: Unquantized) -> dict[str, str]:
+    """What is read in place of weights that a QuantizeLinear and DequantizeLinear round; nothing where others read it.
+
+    Their scale is noted where it is around zero.
+    """
+    x, q = node.inputs[0], node.outputs[0]
+    assert x is not None and q is not None
+    ends = list(q.users)
+    if q.is_output or not ends or any(end.op != "DequantizeLinear" or end.graph is not node.graph for end in ends):
+        return {}
+    numbers, scale, zero = (array_of(model, input_at(node, k)) for k in range(3))
+    axis = int(node.attrs.get("axis", 1)) % max(numbers.ndim, 1)
+    fits = scale.size == 1 or (numbers.ndim and numbers.shape[axis] == scale.size)
+    if numbers.dtype == np.float32 and fits and zero.dtype == np.int8 and not zero.any() and (scale > 0).all():
+        held = Weights(numbers, scale.reshape(-1), axis)
+        steps = np.rint(numbers / held.factors).clip(-LEVELS - 1, LEVELS)
+        found.weights[x.name] = held._replace(steps=steps.astype(np.int64))
+    return {q.name: x.name, **{end.proto.output[0]: q.name for end in ends}}
+
+
 def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
     """Whether a DequantizeLinear reads constants; it is noted as weights, or as a bias."""
     x, output = array_of(model, node.inputs[0]), node.outputs[0]
     scale, zero = array_of(model, input_at(node, 1)), array_of(model, input_at(node, 2))
+    maker = None if node.inputs[0] is None else node.inputs[0].producer
+    if maker is not None and maker.op == "QuantizeLinear":
+        return False
     if not x.size or not scale.size or output is None or output.is_output or node.attrs.get("block_size"):
         return False
     if scale.dtype != np.float32 or x.dtype.kind not in "iu" or np.isnan(scale).any():
