@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import onnx
@@ -13,6 +14,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
 from surgeon.trt.profiles import profile_texts, proposed
 
+needs_rtx = pytest.mark.skipif(importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed")
 Captured = pytest.CaptureFixture[str]
 LINE = """(float[N,3,H,W] x) => (float[N,W,K] y) <float[4,3,48,1] w = {W}, int64[1] two = {2}> {
   c = Conv (x, w) s = Squeeze (c, two) y = Transpose <perm = [0, 2, 1]> (s)
@@ -84,3 +86,40 @@ def test_fix_says_where_the_whole_model_was_not_run(tmp_path: Path, capsys: Capt
     assert main(["fix", str(source), "--for", "10.9"]) == 0
     printed = capsys.readouterr().out
     assert "\nthe whole model was not run: " in printed and printed.endswith("--shapes=x:1x8\n")
+
+
+SIZE = """(float[N,3,H,W] x, int64[2] hw) => (float[N,3,A,B] y) <int64[1] zero = {0}, int64[1] two = {2}> {
+  s = Shape (x) t = Slice (s, zero, two, zero) u = Concat <axis = 0> (t, hw) y = Resize <mode = "linear"> (x, , , u)
+}"""
+END = """(float[1,64,8] x, int64 length) => (float[1,K,8] y) <int64[1] zero = {0}, int64[1] one = {1}> {
+  u = Unsqueeze (length, zero) y = Slice (x, zero, u, one)
+}"""
+
+
+@needs_rtx
+@pytest.mark.parametrize(
+    ("text", "profile"),
+    [
+        (SIZE, ["x:1x3x32x32,1x3x224x224,8x3x448x448", "hw:32x32,128x128,512x512"]),
+        (END, ["length:1,64,64"]),
+    ],
+)
+def test_an_input_of_sizes_gets_values(text: str, profile: list[str], tmp_path: Path, capsys: Captured) -> None:
+    """build refuses a model without them, and the command that it prints builds; so does that of fix."""
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model(text, opset=17), source)
+    words = [w for p in profile for w in ("--profile", p)]
+    assert main(["build", str(source), str(tmp_path / "e"), "--with", "rtx", *words[:-2]]) == 2
+    said = capsys.readouterr().err
+    assert f"'{profile[-1].partition(':')[0]}' is read as sizes and has no --profile" in said
+    assert said.rstrip().endswith(" ".join(words[-2:]))
+    assert main(["fix", str(source), "--for", "rtx", "-o", str(out)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(" ".join(words))
+    assert main(["build", str(out), str(tmp_path / "e"), "--with", "rtx", *words]) == 0
+
+
+def test_trtexec_gets_values_of_sizes(tmp_path: Path, capsys: Captured) -> None:
+    source = tmp_path / "in.onnx"
+    onnx.save(model(END, opset=17), source)
+    main(["fix", str(source), "--for", "10.9"])
+    assert "--minShapes=length:1 --optShapes=length:64 --maxShapes=length:64" in capsys.readouterr().out

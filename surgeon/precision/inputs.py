@@ -8,7 +8,8 @@ numbers from -1 to 1. Any other input gets standard normal numbers, and is not `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,12 +37,14 @@ from surgeon.proof.usual_sizes import (
 )
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import whole_pair
+from surgeon.targets.tables import SHAPE_INPUTS
 
 SAMPLES = 6  # every second one is what the error of a conversion is measured on, the others choose what stays fp32
 STROKES = 60
 LONG = 400  # samples of a waveform at least
 BYTE = 32.0  # numbers by which a model divides or shifts pixels from 0 to 255 are larger
 WAVES = (0.013, 0.07, 0.31)  # of a waveform, in radians a sample
+SIDE, TOKENS = 128, 64  # what a size is taken to be: the height and width of an image, and the length of a text
 Range: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]  # the smallest, usual and largest shape
 Draw = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]  # random numbers, a shape, the sample's number
 
@@ -78,14 +81,20 @@ class Plausible:
         return next(self._drawn.at(self._drawn.limit(different)))
 
     def ranges(self) -> dict[str, Range]:
-        """The smallest, usual and largest shape of each dynamic input, found by running the model."""
+        """The smallest, usual and largest shape of each dynamic input, found by running the model.
+
+        Of an input of which sizes are computed it is the smallest, usual and largest values.
+        """
         drawn = self._drawn
-        found = zip(drawn.pair.inputs, drawn.limit(smaller), drawn.sized, drawn.limit(larger), strict=True)
-        return {
+        limits = drawn.limit(smaller), drawn.sized, drawn.limit(larger)
+        shapes = {
             name: (smallest, usual, largest)
-            for (name, _, dims), (*_, smallest), (*_, usual), (*_, largest) in found
+            for (name, _, dims), (*_, smallest), (*_, usual), (*_, largest) in zip(
+                drawn.pair.inputs, *limits, strict=True
+            )
             if not all(isinstance(d, int) for d in dims)
         }
+        return shapes | drawn.value_ranges([next(drawn.at(sized)) for sized in limits], set(shapes))
 
 
 def plausible(
@@ -145,6 +154,31 @@ class _Drawn:
         except Unrunnable as error:
             return str(error)
         return ""
+
+    def value_ranges(self, feeds: Sequence[Feeds], dynamic: Collection[str]) -> dict[str, Range]:
+        """The values of inputs of which sizes are computed, at the smallest, the usual and the largest shapes."""
+        values = {
+            name: [array[name].reshape(-1) for array in feeds]
+            for name, guess in self.taken.items()
+            if name not in dynamic and (guess is SIZE or guess is LENGTH)
+        }
+        found: dict[str, Range] = {}
+        for name, (low, usual, high) in values.items():
+            if self.taken[name] is SIZE:
+                low, high = (self._value(name, usual, feeds[1], times) for times in ((1 / 4, 1 / 2), (4, 2)))
+            elif np.array_equal(low, high):
+                low = self._value(name, usual, feeds[1], (1 / usual.max(initial=1), 1 / 2))
+            found[name] = tuple(low.tolist()), tuple(usual.tolist()), tuple(high.tolist())
+        return found
+
+    def _value(self, name: str, usual: np.ndarray, feeds: Feeds, times: Sequence[float]) -> np.ndarray:
+        """A value so many times as large with which the model runs; the usual one where there is none."""
+        for factor in times:
+            value = np.maximum(usual * factor, 1).astype(usual.dtype)
+            with contextlib.suppress(Unrunnable):
+                self.run({**feeds, name: value.reshape(feeds[name].shape)})
+                return value
+        return usual
 
     def limit(self, limits: Callable[[Role, int], Sequence[int]]) -> list[SizedInput]:
         """The farthest of these sizes at which the model runs."""
@@ -215,6 +249,8 @@ def _guess(model: Model, value: Value) -> Guess | None:
     rows = [r for r in (_rows(model, n, value) for n in readers) if r]
     if rows:
         return _ids(min(rows))
+    if _is_short(shape) and _is_size(model, value):
+        return LENGTH if "len" in name else SIZE
     known = [n for n in (_compared_number(model, n) for n in readers) if n is not None]
     if known:
         return _one_number(known[0])
@@ -257,6 +293,26 @@ def _rows(model: Model, node: Node, value: Value) -> int | None:
     shape, axis = model.shape(node.inputs[0]), node.attr("axis") or 0
     rows = shape[axis] if shape else None
     return rows if isinstance(rows, int) else None
+
+
+def _is_short(shape: Shape | None) -> bool:
+    """Whether sizes may have such a shape: one number, or a vector."""
+    return shape is not None and len(shape) < 2
+
+
+def _is_size(model: Model, value: Value) -> bool:
+    """Whether sizes are computed of a tensor, in numbers and vectors."""
+    todo, seen = [value], {value}
+    while todo:
+        tensor = todo.pop()
+        for user in tensor.users:
+            at = SHAPE_INPUTS.get(user.key, ())
+            if any(k in at for k, given in enumerate(user.inputs) if given is tensor):
+                return True
+            made = {o for o in user.outputs if o is not None and _is_short(model.shape(o))} - seen
+            todo += made
+            seen |= made
+    return False
 
 
 def _compared_number(model: Model, node: Node) -> int | None:
@@ -321,6 +377,7 @@ PHOTO = Guess("an image, from 0 to 1 and normalized", _photo)
 BYTES = Guess("an image, from 0 to 255", lambda rng, shape, turn: np.round(255 * _photograph(rng, shape)))
 WAVEFORM = Guess("a waveform, from -1 to 1", _waveform)
 MASK = Guess("a mask, all true, and false at the end", _mask)
+SIZE = Guess("a size", lambda rng, shape, turn: np.full(shape, SIDE if shape == (2,) else TOKENS))
 LENGTH = Guess("the length of the longest input", lambda rng, shape, turn: np.ones(shape))  # see `_samples`
 
 __all__ = ["Plausible", "plausible"]

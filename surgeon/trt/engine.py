@@ -19,7 +19,7 @@ from surgeon.precision.formats import computes_in_half
 from surgeon.report import Progress
 from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
-from surgeon.trt.profiles import Profile, check_profiles
+from surgeon.trt.profiles import Profile, check_profiles, with_values
 from surgeon.trt.program import engine_of, summary
 from surgeon.trt.refusals import refusal_lines, refusals
 from surgeon.trt.runtime import RTX, choose_runtime, title, use
@@ -77,13 +77,15 @@ def build(
             f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
             "Convert the model with `surgeon rewrite --fp16` and build that."
         )
-    check_profiles(profiles, proto, f"surgeon build {shlex.join([str(source), str(path)])}", source.parent)
+    command = f"surgeon build {shlex.join([str(source), str(path)])}"
+    check_profiles(profiles, proto, command, source.parent)
     libraries = [plugin_library(p) for p in plugins]
     sources = tactics(trt, tactic_sources)
     started = time.perf_counter()
     notes = []
+    chosen = with_values(profiles, proto, command, source.parent)
     engine = serialized(
-        trt, source, profiles=profiles, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
+        trt, source, profiles=chosen, fp16=fp16, libraries=libraries, cache=timing_cache, sources=sources,
         progress=progress,
     )  # fmt: skip
     put({path: engine})

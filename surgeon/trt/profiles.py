@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import SurgeonError, UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, declared_dim
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
-from surgeon.proof.sizes import Symbols
+from surgeon.proof.sizes import INTEGERS, Symbols
 from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.rules.meaning import with_functions
 
@@ -31,15 +32,47 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
     given = set.intersection(*map(set, profiles)) if profiles else set()
     left = [name for name in names_of_dynamic(proto) if name not in given]
     if left:
-        offered = [f"{name}:{text}" for name, text in profile_texts(proposed(proto, folder)).items() if name in left]
-        names = ", ".join(f"'{name}'" for name in left)
         verb = "is dynamic and has" if len(left) == 1 else "are dynamic and have"
-        words = "".join(f" --profile {shlex.quote(text)}" for text in offered)
-        raise UsageError(
-            f"{names} {verb} no --profile, which says what shapes the engine takes. --profile {left[0]}:MIN,OPT,MAX "
-            f"allows all from MIN to MAX, such as:",
-            f"  {command}{words}",
+        _refuse(
+            left, f"{verb} no --profile, which says what shapes", command, profile_texts(proposed(proto, folder)), given
         )
+
+
+def with_values(
+    profiles: Sequence[Profile], model: ModelProto, command: str, folder: Path | None = None
+) -> Callable[[Any], Sequence[Profile]]:
+    """What gives the profiles for a parsed network, which knows the inputs that it reads as sizes.
+
+    It raises UsageError where a profile has no values for such an input; arguments as in `check_profiles`.
+    """
+
+    def chosen(network: Any) -> Sequence[Profile]:
+        inputs = [network.get_input(k) for k in range(network.num_inputs)]
+        sizes = {tensor.name for tensor in inputs if tensor.is_shape_tensor}
+        given = set.intersection(*map(set, profiles)) if profiles else set()
+        left = sorted(sizes - given)
+        if left:
+            verb = "is read as sizes and has" if len(left) == 1 else "are read as sizes and have"
+            offered = dict.fromkeys(left, "MIN,OPT,MAX") | profile_texts(proposed(model, folder))
+            _refuse(left, f"{verb} no --profile, which says what values", command, offered, given)
+        plain = {t.name for t in inputs if t.name not in sizes and all(d >= 0 for d in t.shape)}
+        return [{name: shapes for name, shapes in profile.items() if name not in plain} for profile in profiles]
+
+    return chosen
+
+
+def _refuse(
+    left: Sequence[str], what: str, command: str, offered: Mapping[str, str], given: Collection[str]
+) -> NoReturn:
+    """Raise UsageError for inputs without a profile, with a command that has one for each."""
+    names = ", ".join(f"'{name}'" for name in left)
+    words = "".join(
+        f" --profile {shlex.quote(f'{name}:{text}')}" for name, text in offered.items() if name not in given
+    )
+    raise UsageError(
+        f"{names} {what} the engine takes. --profile {left[0]}:MIN,OPT,MAX allows all from MIN to MAX, such as:",
+        f"  {command}{words}",
+    )
 
 
 def proposed(model: ModelProto, folder: Path | None = None) -> Profile:
@@ -139,6 +172,13 @@ def names_of_dynamic(model: ModelProto) -> list[str]:
     return [n for n, dims in _dims_of_inputs(model).items() if not all(isinstance(d, int) for d in dims)]
 
 
+def _count_of_values(info: ValueInfoProto) -> int | None:
+    """How many numbers an input has of which sizes may be computed; None for any other."""
+    dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+    is_short = info.type.tensor_type.elem_type in INTEGERS and len(dims) < 2
+    return math.prod(d for d in dims if isinstance(d, int)) if is_short and None not in dims else None
+
+
 def check_profile(profile: Profile, proto: Any) -> None:
     """Raise UsageError where a profile is not one of the model: other inputs, ranks or orders of sizes."""
     inputs = {i.name: i for i in proto.graph.input}
@@ -146,8 +186,9 @@ def check_profile(profile: Profile, proto: Any) -> None:
         if name not in inputs:
             raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
         rank = len(inputs[name].type.tensor_type.shape.dim)
+        values = _count_of_values(inputs[name])
         for shape in shapes:
-            if len(shape) != rank:
+            if len(shape) not in (rank, values):
                 raise UsageError(
                     f"the input '{name}' has {rank} dimensions; its profile gives {'x'.join(map(str, shape))}."
                 )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from surgeon.errors import EngineError, SurgeonError
+from surgeon.errors import EngineError, SurgeonError, UsageError
+from surgeon.ir.files import read
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
 from surgeon.pipeline.options import Options
@@ -21,7 +22,7 @@ from surgeon.proof.randomness import why_random
 from surgeon.report import error_text
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import serialized
-from surgeon.trt.profiles import Profile, guessed_profile, shape_text
+from surgeon.trt.profiles import Profile, guessed_profile, shape_text, with_values
 from surgeon.trt.runtime import RTX, title, use
 from surgeon.verdict_text import size_text
 
@@ -122,6 +123,7 @@ def built_for(file: Path, profile: Profile) -> tuple[Profile, TrialBuild]:
 def _built(file: Path, profile: Profile) -> TrialBuild:
     trt = use(RTX)
     try:
-        return TrialBuild(title(trt), len(serialized(trt, file, profiles=[profile] if profile else [])))
-    except EngineError as error:
+        profiles = with_values([profile] if profile else [], read(file), "surgeon build", file.parent)
+        return TrialBuild(title(trt), len(serialized(trt, file, profiles=profiles)))
+    except (EngineError, UsageError) as error:
         return TrialBuild(title(trt), why=" ".join(" ".join(map(str, error.args)).split()))
