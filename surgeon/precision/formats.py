@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ BF16 = Format("bf16", int(TensorProto.BFLOAT16), 2.0**128 - 2.0**120, 2.0**-126,
 FORMATS = {f.elem: f for f in (FP16, BF16, FP32)}
 FAMILY = frozenset(FORMATS)
 HALF, SINGLE = FP16.elem, FP32.elem
+AT_ONCE = 1 << 18  # elements
 COARSE = 2.05  # roundings: a constant that loses more, relative to its largest element, stays fp32
 
 
@@ -55,30 +57,38 @@ def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = Fa
     """
     if array.dtype != np.float32 or not array.size:
         return ""
-    finite = array[np.isfinite(array)]
-    largest = float(np.abs(finite).max(initial=0.0))
-    if largest > low.largest:
+    if is_beyond(array, low):
         return "overflows"
-    near = low.rounded(finite)
-    if divisor and bool(((finite != 0) & (near == 0)).any()):
+    if divisor and flushed(array, low).size:
         return "has divisors that become 0"
-    if largest and float(np.abs(near - finite).max()) > COARSE * low.rounding * largest:
+    largest = gap = 0.0
+    for part in _parts(array):
+        finite = part[np.isfinite(part)]
+        largest = max(largest, float(np.abs(finite).max(initial=0.0)))
+        gap = max(gap, float(np.abs(low.rounded(finite) - finite).max(initial=0.0)))
+    if gap > COARSE * low.rounding * largest:
         return "becomes 0 or loses its digits"
     return ""
 
 
 def flushed(array: np.ndarray, low: Format = FP16) -> np.ndarray:
     """The numbers of an array that become 0 in a type."""
-    numbers: np.ndarray = array[(array != 0) & (low.rounded(array) == 0)]
-    return numbers
+    return np.concatenate([part[(part != 0) & (low.rounded(part) == 0)] for part in _parts(array)])
 
 
 def is_beyond(array: np.ndarray, low: Format = FP16) -> bool:
     """Whether a finite number of an array is too large for a type."""
     if array.dtype.kind != "f":
         return False
-    finite = array[np.isfinite(array)].astype(np.float64)
-    return bool(finite.size) and float(np.abs(finite).max()) > low.largest
+    ends = [np.abs(part[np.isfinite(part)].astype(np.float64)).max(initial=0.0) for part in _parts(array)]
+    return bool(max(ends) > low.largest)
+
+
+def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The elements of an array, some at a time: what is computed of weights needs little memory beside them."""
+    flat = array.reshape(-1)
+    for start in range(0, max(flat.size, 1), AT_ONCE):
+        yield flat[start : start + AT_ONCE]
 
 
 def kept_or_rounded(array: np.ndarray, low: Format = FP16) -> np.ndarray:

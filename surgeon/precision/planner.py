@@ -181,8 +181,8 @@ class _Planner:
     def _growth(self, facts: _Facts) -> float:
         """The degree of a node's outputs."""
         node = facts.node
-        beyond = any(is_beyond(array, self.low) and not _is_no_bound(node, p, array) for p, _, array in facts.constants)
-        if beyond and node.op not in HEAVY:
+        given = [] if node.op in HEAVY else facts.constants
+        if any(is_beyond(array, self.low) and not _is_no_bound(node, p, array) for p, _, array in given):
             return UNBOUNDED
         return degree(node.op, [self._degree(v) for v in facts.inputs], self._exponent(node))
 
