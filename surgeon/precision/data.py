@@ -83,7 +83,7 @@ def _variant(load: Load, mirrored: bool, noise: float) -> Feeds:
     for name, array in load().items():
         if array.dtype.kind == "f" and array.ndim:
             drawn = array[..., ::-1] if mirrored else array
-            array = (drawn + noise * array.std() * rng.standard_normal(array.shape)).astype(array.dtype)
+            array = (drawn + noise * array.std(dtype=np.float64) * rng.standard_normal(array.shape)).astype(array.dtype)
         found[name] = array
     return found
 
