@@ -42,7 +42,7 @@ PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 
 def check_nodes(graph: Graph) -> None:
     """Raise ModelError where an attribute of ONNX's own operators has another type than its schema says, or where a
-    node leaves out an attribute that its operator needs, or an input that it, or the function that it calls, needs."""
+    node leaves out an input that its operator, or the function that it calls, needs."""
     domains = graph.model.opsets_in(graph)
     for key, nodes in graph.by_op.items():
         first = next(iter(nodes), None)
@@ -51,13 +51,9 @@ def check_nodes(graph: Graph) -> None:
         domain = first.proto.domain if first.proto.domain != "ai.onnx" else ""
         wanted = attribute_types(first.op, domain, domains.get(domain, 1))
         needed = needed_inputs(first.op, domain, domains.get(domain, 1))
-        required = required_attributes(first.op, domain, domains.get(domain, 1))
         if wanted:
             for node in nodes:
                 _check_attributes(node, wanted)
-        if required:
-            for node in nodes:
-                _check_required(node, required)
         if needed or key in graph.model.functions:
             for node in nodes:
                 _check_inputs(node, needed)
@@ -112,12 +108,22 @@ def _needed_inside(
     return None
 
 
-def _check_required(node: Node, required: frozenset[str]) -> None:
-    missing = required.difference(a.name for a in node.proto.attribute)
-    if missing:
-        raise ModelError(
-            f"{node.label} leaves out the attribute '{min(missing)}', which {node.op} needs. Export the model again."
+def check_required(graph: Graph) -> None:
+    """Raise ModelError where a node leaves out an attribute that its operator needs."""
+    domains = graph.model.opsets_in(graph)
+    for nodes in graph.by_op.values():
+        first = next(iter(nodes), None)
+        domain = "" if first is None or first.proto.domain == "ai.onnx" else first.proto.domain
+        required: frozenset[str] = (
+            frozenset() if first is None else required_attributes(first.op, domain, domains.get(domain, 1))
         )
+        for node in nodes if required else ():
+            missing = required.difference(a.name for a in node.proto.attribute)
+            if missing:
+                raise ModelError(
+                    f"{node.label} leaves out the attribute '{min(missing)}', which {node.op} needs. Export the model "
+                    "again."
+                )
 
 
 def _check_attributes(node: Node, wanted: dict[str, int]) -> None:

@@ -19,6 +19,7 @@ from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order
 from surgeon.ir.run import Unrunnable
+from surgeon.ir.validity import check_required
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -83,8 +84,11 @@ class Source:
         return copy
 
     def model(self) -> Model:
-        """The model in memory."""
-        return Model(self.proto(), self.base)
+        """The model in memory. Raises ModelError where a node leaves out an attribute that it needs."""
+        model = Model(self.proto(), self.base)
+        for scope in model.standing_scopes():
+            check_required(scope)
+        return model
 
     def invalid(self, *, full_check: bool = False) -> str:
         """Why onnx.checker refuses the model; empty where it does not."""

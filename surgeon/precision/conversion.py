@@ -382,9 +382,9 @@ class _Conversion:
         return best
 
     def _is_useless(self, islands: Mapping[Node, str]) -> bool:
-        """Whether the model has products, and none computes in half precision."""
-        done, of = _gain(self.planners[0].settled(islands))
-        return of > 0 and not done
+        """Whether the search left no product in half precision, where there was one."""
+        planner = self.planners[0]
+        return _gain(planner.settled({}))[0] > 0 and not _gain(planner.settled(islands))[0]
 
     def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult) -> str:
         """Which nodes would have to stay fp32, how far the outputs are without that, and what to try."""
@@ -396,11 +396,12 @@ class _Conversion:
         )
         nodes = [n for n in islands or self.planners[0].nodes if n.op in HEAVY]
         named = f"{nodes[0].label} to {nodes[-1].label}" if len(nodes) > 1 else nodes[0].label if nodes else "all nodes"
+        other = "--bf16, " if self.low is FP16 and not self.wide else ""
         return (
             f"'{worst.output}' is off by {error_text(worst.relative)} of its largest number "
             f"(99 % of its numbers by at most {error_text(worst.quantile)}), and no conversion within the tolerance "
             f"{result.tolerance:g} was found that keeps a Conv or MatMul in half precision: the error builds up in the "
-            f"{len(nodes)} from {named}. Try a larger --tolerance, --metric with a score of your own, --bf16, or more "
+            f"{len(nodes)} from {named}. Try a larger --tolerance, --metric with a score of your own, {other}or more "
             f"samples with --data.{faint}"
         )
 

@@ -355,7 +355,9 @@ def _waveform(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np
     length = max(shape)
     tones = sum(np.sin(w * (turn + 1) * np.arange(length) + rng.random() * 6) for w in WAVES)
     wave: np.ndarray = 0.2 * tones * np.hanning(length)
-    return wave.reshape([length if d == length else 1 for d in shape]) + 0.01 * rng.standard_normal(shape)
+    found = wave.reshape([length if d == length else 1 for d in shape]) + 0.01 * rng.standard_normal(shape)
+    loudness = (np.ones(length), np.full(length, 0.02), np.arange(length) < length // 2)[turn // 2 % 3]
+    return found * loudness.reshape([length if d == length else 1 for d in shape])  # loud, quiet, with silence
 
 
 def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:

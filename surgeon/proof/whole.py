@@ -102,10 +102,10 @@ def fixed_symbols(model: ModelProto, shapes: Shapes, *, empty: bool = False) -> 
         if len(dims) != len(sizes):
             raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
         for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
-            if not isinstance(size, int | np.integer) or size < (0 if empty else 1):
-                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
             if isinstance(dim, int) and dim > 0 and size != dim:
                 raise UsageError(f"dimension {k} of the input '{name}' is {dim} in the model; {size} was given.")
+            if not isinstance(size, int | np.integer) or size < (0 if empty else 1):
+                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
             if isinstance(dim, str) and found.setdefault(dim, int(size)) != size:
                 raise UsageError(f"'{dim}' cannot be both {found[dim]} and {size}: inputs share that dimension.")
     return found

@@ -26,6 +26,9 @@ from surgeon.trt.profiles import Profile, guessed_profile, shape_text, with_valu
 from surgeon.trt.runtime import RTX, title, use
 from surgeon.verdict_text import size_text
 
+# Options that change what a model computes, and print by how much.
+ON_PURPOSE = ("symmetric_int8", "repair_qdq", "calibration_cache", "allow_narrowing", "repair_eps")
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -101,6 +104,9 @@ def _why_not_compared(before: ModelProto, same: bool, result: Result, options: O
         return "an option changes its inputs"
     if result.precision is not None:
         return "the conversion was, see above"
+    changed = [f"--{name.replace('_', '-')}" for name in ON_PURPOSE if getattr(options, name, None)]
+    if changed:
+        return f"{changed[0]} changes the numbers on purpose, and the error is above"
     return why_random(before, result.model) if options.proves else "--verify none"
 
 
