@@ -45,6 +45,7 @@ VARYING = [
     ),
     (re.compile(r"  (absolute|relative|L2|cosine) [\d.e+-]+"), r"  \1 F"),
     (re.compile(r"  PSNR (P dB|-) +"), "  PSNR P dB "),
+    (re.compile(r"(--(shapes|minShapes|optShapes|maxShapes)=\S+ ?)+"), "SHAPES"),  # MAX is what runs in seconds here
     (re.compile(r"  +"), " "),
 ]
 

@@ -48,7 +48,7 @@ DYNAMIC = {
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_each_sample_is_computed_as_alone(name: str) -> None:
     model = parsed(DYNAMIC[name])
-    at = 1 if "LSTM" in name or "behind" in name else 0
+    at = 1 if "LSTM" in name or "after" in name else 0
     made = prepare("dynamic_batch", model, dynamic_batch={"x": at} if at else True).model
     onnx.checker.check_model(made, full_check=True)
     shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]

@@ -149,13 +149,13 @@ def test_sums_are_tried_on_everything_at_a_small_size_and_little_at_their_own(mo
     from surgeon.proof import judge as module
 
     tried = []
-    real = module._Judge._tried
+    real = module.Judge._tried
 
     def watched(self, kind, feeds, *args, **options):  # type: ignore[no-untyped-def]
         tried.append((kind, next(iter(feeds.values())).size))
         return real(self, kind, feeds, *args, **options)
 
-    monkeypatch.setattr(module._Judge, "_tried", watched)
+    monkeypatch.setattr(module.Judge, "_tried", watched)
     proto = model(f"(float[1,3,200,240] x) => (float[1,3,200,240] y) <float c = {{1e-5}}> {{ {NORM} }}")
     report = surgeon.rewrite(proto, target="10.9").report
     assert [a.pass_name for a in report.applied] == ["instance-norm"]

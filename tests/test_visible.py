@@ -180,7 +180,7 @@ def test_what_is_meant_as_lines_is_printed_as_lines(tmp_path: Path, capsys: Capt
     engine = str(tmp_path / "out.engine")
     assert main(["build", str(tmp_path / "in.onnx"), engine]) == 2
     first, command = capsys.readouterr().err.splitlines()
-    assert first.startswith("surgeon: 'x") and first.endswith("For one shape alone:")
+    assert first.startswith("surgeon: 'x") and first.endswith("allows all from MIN to MAX, such as:")
     assert command.startswith("  surgeon build ") and is_clean(first) and is_clean(command)
     assert main(["build", str(tmp_path / "in.onnx"), str(tmp_path / "none" / "a\nb.engine")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
