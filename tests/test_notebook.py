@@ -40,7 +40,7 @@ def test_the_result_shows_itself(cells: list[Any]) -> None:
 
 
 def test_the_models_agree_and_an_engine_is_built(cells: list[Any]) -> None:
-    assert "the models agree on 11 sets of inputs" in shown(cells[4])
+    assert "the models agree on 22 sets of inputs" in shown(cells[4])
     try:
         __import__(RTX)
     except ImportError:
