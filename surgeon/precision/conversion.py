@@ -213,8 +213,9 @@ def convert(
     target = Target.parse(target) if isinstance(target, str) else target
     source = with_meanings(_raised(inlined, way, target))  # a plugin's result is its function's
     reference = source if original is None else with_meanings(with_inner_weights(original, base))
-    conversion = _Conversion(source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16)
-    conversion.start = frozenset(start)
+    conversion = _Conversion(
+        source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16, start=start
+    )
     result = PrecisionResult(model, way=way, tolerance=tolerance, allow_inexact=allow_inexact)
     samples, kind, known = _samples(reference, feeds, base, shapes, verify, result)
     chosen, held = samples.part(0, 2), samples.part(1, 2)
@@ -314,26 +315,25 @@ class _Conversion:
         keep: Collection[str],
         repair: float | None,
         io: bool,
+        start: Collection[str],
     ) -> None:
         self.index = Model(source, base)
         _check_words(keep, self.index)
         self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
         self.target = target
         self.planners: list[Planner] = []
-        self.start: frozenset[str] = frozenset()
+        self.start = frozenset(start)
 
     def plans(self, ranges: Ranges | None) -> None:
         """Make the planners. What the target does not support in half precision is fp32 in all of them."""
-        first = self._planner(ranges, ranges is not None, None)
-        refused: dict[str, str] = {}
-        if self.target is not None:
-            refused = _refused(self.written(first, {})[2], self.index, self.target)
         ways = (True, False) if ranges is not None else (False,)
-        self.planners = [
-            first if lean == ways[0] and not refused else self._planner(ranges, lean, refused) for lean in ways
-        ]
+        first = self._planner(ranges, ways[0], {})
+        refused = {} if self.target is None else _refused(self.written(first, {})[2], self.index, self.target)
+        if refused:
+            first = self._planner(ranges, ways[0], refused)
+        self.planners = [first, *(self._planner(ranges, lean, refused) for lean in ways[1:])]
 
-    def _planner(self, ranges: Ranges | None, lean: bool, refused: Mapping[str, str] | None) -> Planner:
+    def _planner(self, ranges: Ranges | None, lean: bool, refused: Mapping[str, str]) -> Planner:
         return Planner(
             self.index,
             low=self.low,

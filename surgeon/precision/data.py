@@ -27,6 +27,7 @@ class Samples:
 
     def __init__(self, loads: Callable[[], Iterable[Load]]) -> None:
         self._loads = loads
+        self._length: int | None = None
 
     @classmethod
     def of(cls, items: Iterable[Mapping[str, np.ndarray]]) -> Samples:
@@ -39,7 +40,9 @@ class Samples:
             yield load()
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._loads())
+        if self._length is None:  # to count may be to read every file
+            self._length = sum(1 for _ in self._loads())
+        return self._length
 
     def part(self, start: int, step: int, most: int | None = None) -> Samples:
         """Every `step`-th sample from that of number `start` on, `most` of them."""
@@ -66,11 +69,13 @@ class Samples:
         UsageError where an array is missing or unknown.
         """
 
+        ranks = _ranks(model)
+
         def loads() -> Iterator[Load]:
             for load in self._loads():
-                first = load() if _may_be_stacked(model) else None
-                if first is None or not _is_stacked(model, first):
-                    yield partial(_checked, model, load)
+                first = load()
+                if not _is_stacked(ranks, first):
+                    yield partial(check_feeds, model, first)
                     continue
                 for k in range(min(len(array) for array in first.values())):
                     yield partial(check_feeds, model, {name: array[k] for name, array in first.items()})
@@ -88,10 +93,6 @@ def _variant(load: Load, mirrored: bool, noise: float) -> Feeds:
     return found
 
 
-def _checked(model: ModelProto, load: Load) -> Feeds:
-    return check_feeds(model, load())
-
-
 def _ranks(model: ModelProto) -> dict[str, int | None]:
     """The rank of each input; None where it is not declared."""
     weights = {t.name for t in model.graph.initializer}
@@ -99,13 +100,8 @@ def _ranks(model: ModelProto) -> dict[str, int | None]:
     return {i.name: len(i.type.tensor_type.shape.dim) if i.type.tensor_type.HasField("shape") else None for i in inputs}
 
 
-def _may_be_stacked(model: ModelProto) -> bool:
-    return None not in _ranks(model).values()
-
-
-def _is_stacked(model: ModelProto, feeds: Feeds) -> bool:
+def _is_stacked(ranks: Mapping[str, int | None], feeds: Feeds) -> bool:
     """Whether each array has one axis more than its input."""
-    ranks = _ranks(model)
     return bool(feeds) and all(ranks.get(name) == np.ndim(array) - 1 for name, array in feeds.items())
 
 
