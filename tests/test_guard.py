@@ -14,7 +14,7 @@ import onnx
 import pytest
 from helpers import model
 
-from surgeon.ir.process import Crashed, survived
+from surgeon.ir.process import Crashed, Fork, survived
 from surgeon.ir.run import Runner, Unrunnable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is watched there")
@@ -114,6 +114,29 @@ def test_a_call_apart_returns_and_raises() -> None:
         survived(os.abort)
     with pytest.raises(Crashed, match="exit status 3"):
         survived(lambda: os._exit(3))
+
+
+def test_a_fork_makes_one_call_after_the_other() -> None:
+    """Until it crashes, which may be the fault of an earlier call, or is ended."""
+    made = []
+
+    def call(crashes_at: int) -> int:
+        made.append(crashes_at)
+        if crashes_at in (len(made), -1):
+            os.abort()
+        return os.getpid()
+
+    fork = Fork(call)
+    first, again, other = fork(0), fork(0), fork(3)
+    assert first == again != os.getpid() and other not in (first, os.getpid()) and not made
+    with pytest.raises(Crashed, match="SIGABRT"):
+        fork(-1)
+    last = fork(0)
+    fork.end()
+    assert has_ended(last) and has_ended(first) and has_ended(other)
+    dropped = fork(0)
+    del fork
+    assert has_ended(dropped)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

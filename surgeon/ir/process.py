@@ -8,9 +8,14 @@ import pickle
 import signal
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+G = TypeVar("G")
 T = TypeVar("T")
 
 # `python -c` looks for modules in the current folder first: a file `json.py` there would run in place of Python's own.
@@ -27,48 +32,100 @@ class Crashed(Exception):
     """The process of a call ended without a result; the message says by what."""
 
 
-def survived(call: Callable[[], T]) -> T:
-    """The result of a call that is made in a fork of this process, so that a crash does not end this one.
+class Fork(Generic[G, T]):
+    """A call that is made in a fork of this process, so that a crash does not end this one.
 
-    The result, or what the call raises, must be picklable. Where there is no fork, the call is made here.
-    Raises Crashed, and what the call raises.
+    The fork is made when it is first needed, and makes one call after the other until `end`. What it is given, the
+    result and what the call raises must be picklable. Where there is no fork, the call is made here.
     """
-    if not hasattr(os, "fork"):
-        return call()
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 has one for programs with threads
-        child = os.fork()
-    if not child:
-        os.close(reader)
-        _answer(call, writer)
-    os.close(writer)
-    with open(reader, "rb") as answers:
-        data = answers.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        raise Crashed(signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}")
-    try:
-        result, error = pickle.loads(data)
-    except Exception:
-        raise Crashed(f"exit status {os.waitstatus_to_exitcode(status)}") from None
-    if error is not None:
-        raise error
-    made: T = result
-    return made
 
+    def __init__(self, call: Callable[[G], T]) -> None:
+        self._call = call
+        self._answers: Connection | None = None  # of the fork, if there is one now
+        self._ended: Callable[[], Any] = int
 
-def _answer(call: Callable[[], object], writer: int) -> NoReturn:
-    """Make the call, write its result, and end without what this process would do at its exit."""
-    with contextlib.suppress(BaseException):
+    def __call__(self, given: G) -> T:
+        """The result of the call. Raises Crashed, and what the call raises."""
+        if not hasattr(os, "fork"):
+            return self._call(given)
+        if self._answers is not None:
+            with contextlib.suppress(Crashed):
+                return self._asked(given)
+            # What an earlier call did to the memory of the fork may be why: only a new one tells.
+        return self._asked(given)
+
+    def end(self) -> int:
+        """End the fork, if there is one; its exit status, as `os.waitpid` gives it."""
+        ended, self._ended, self._answers = self._ended, int, None
+        status: int = ended()
+        return status
+
+    def _asked(self, given: G) -> T:
+        answers = self._answers or self._begun()
         try:
-            answer = pickle.dumps((call(), None))
-        except Exception as error:
-            answer = pickle.dumps((None, error))
-        with open(writer, "wb") as answers:
-            answers.write(answer)
+            answers.send(given)
+            result, error = answers.recv()
+        except Exception:  # it ended, or its answer cannot be read
+            status = self.end()
+        except BaseException:  # an answer that is still to come belongs to no later call
+            self.end()
+            raise
+        else:
+            if error is not None:
+                raise error
+            made: T = result
+            return made
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            raise Crashed(signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}")
+        raise Crashed(f"exit status {os.waitstatus_to_exitcode(status)}")
+
+    def _begun(self) -> Connection:
+        """A new fork, by the end of its pipe that is here."""
+        from multiprocessing import Pipe
+
+        here, there = Pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 has one for programs with threads
+            child = os.fork()
+        if not child:
+            here.close()
+            _answer(self._call, there)
+        there.close()
+        self._answers = here
+        self._ended = weakref.finalize(self, _end, child, here, os.getpid())
+        return here
+
+
+def survived(call: Callable[[], T]) -> T:
+    """The result of one call that is made in a fork of this process. Raises Crashed, and what the call raises."""
+    fork: Fork[None, T] = Fork(lambda _: call())
+    try:
+        return fork(None)
+    finally:
+        fork.end()
+
+
+def _answer(call: Callable[[G], object], requests: Connection) -> NoReturn:
+    """Make calls and send their results, and end without what this process would do at its exit."""
+    with contextlib.suppress(BaseException):
+        while True:
+            given = requests.recv_bytes()
+            try:
+                answer = pickle.dumps((call(pickle.loads(given)), None))
+            except Exception as error:
+                answer = pickle.dumps((None, error))
+            requests.send_bytes(answer)
     os._exit(0)
 
 
-__all__ = ["Crashed", "python", "survived"]
+def _end(child: int, answers: Connection, owner: int) -> int:
+    """End a fork; its exit status. Does nothing in a fork of its owner."""
+    if os.getpid() != owner:
+        return 0
+    answers.close()
+    os.kill(child, signal.SIGKILL)  # which one that crashed, and was not waited for, does not notice
+    return os.waitpid(child, 0)[1]
+
+
+__all__ = ["Crashed", "Fork", "python", "survived"]

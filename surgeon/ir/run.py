@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.operators import COUNTS
-from surgeon.ir.process import Crashed, survived
+from surgeon.ir.process import Crashed, Fork
 from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied
 from surgeon.ir.saturation import unsaturated
 
@@ -49,9 +49,9 @@ class Runner:
     It cannot where it has no kernel, is too old for the model, or does not hand over the types of inputs and outputs.
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
 
-    Some of ONNX Runtime's kernels crash on a tensor of size 0. A run in which one may occur is made in a process of its
-    own, as every run is where SURGEON_APART is set. `threads` is how many ONNX Runtime uses for the others. `optimized`
-    runs the model with ONNX Runtime's own optimizations.
+    Some of ONNX Runtime's kernels crash on a tensor of size 0. The runs in which one may occur are made in a process of
+    their own, as all are where SURGEON_APART is set. It lasts until `end`. `threads` is how many ONNX Runtime uses for
+    the others. `optimized` runs the model with ONNX Runtime's own optimizations.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Runner:
     ) -> None:
         self.model, self.folder, self._threads = model, folder, threads
         self._apart = bool(os.environ.get(guard.APART)) or any(n.op_type in COUNTS for n in all_nodes(model.graph))
+        self._fork: Fork[Mapping[str, np.ndarray], list[np.ndarray]] | None = None
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
         ort = onnx_runtime()
@@ -103,17 +104,26 @@ class Runner:
 
     def _run_session(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What ONNX Runtime returns. Raises Crashed, and ONNX Runtime's own errors as a RuntimeError."""
-
-        def run() -> list[np.ndarray]:
-            try:
-                return [as_array(r) for r in self.session.run(None, feeds)]
-            except Exception as error:  # some of ONNX Runtime's types cannot be handed to another process
-                raise RuntimeError(str(error) or type(error).__name__) from None
-
         may_crash = self._apart or any(np.size(a) == 0 for a in feeds.values())
         if may_crash and not self._apart and self._threads > 1:  # a forked process has none of the threads
             self.session, self._threads = _session(onnx_runtime(), unsaturated(self.model), self.folder), 1
-        return survived(run) if may_crash else run()
+        if not may_crash:
+            return _results(self.session, feeds)
+        self._fork = self._fork or Fork(partial(_results, self.session))
+        return self._fork(feeds)
+
+    def end(self) -> None:
+        """End the process of the runs that may crash. A further one begins another."""
+        if self._fork is not None:
+            self._fork.end()
+
+
+def _results(session: Any, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What a session returns. Raises RuntimeError: some of ONNX Runtime's own types do not go to another process."""
+    try:
+        return [as_array(r) for r in session.run(None, feeds)]
+    except Exception as error:
+        raise RuntimeError(str(error) or type(error).__name__) from None
 
 
 def onnx_runtime() -> Any:

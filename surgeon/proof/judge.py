@@ -129,7 +129,11 @@ def judge(
     if after.lacking and not before.lacking:
         return Verdict.different(f"ONNX Runtime runs the original window, not the rewritten one: {after.lacking}")
     after.follow(before)
-    return Judge(pair, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice, kinds)
+    try:
+        return Judge(pair, slack=slack, own_rounding=own_rounding, probed=probed).verdict(choice, kinds)
+    finally:
+        before.end()
+        after.end()
 
 
 @dataclass(frozen=True, slots=True)
