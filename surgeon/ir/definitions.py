@@ -16,9 +16,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.ir import contrib
 from surgeon.ir.attributes import read_attribute
+from surgeon.ir.functions import opset_of
 from surgeon.ir.grouped_attention import grouped_attention
 from surgeon.ir.lattice import HALVES
-from surgeon.ir.protos import all_nodes
+from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.schemas import schema
 
 DEFINED = "surgeon.definition"  # the domain of nodes that are to be computed by their definition
@@ -66,12 +67,10 @@ def by_definition(model: ModelProto) -> ModelProto:
     half = any(i.type.tensor_type.elem_type in HALVES for i in graph.input)
     if not any(strays(node, half) for node in graph.node):
         return model
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    opset = opset_of(model)
     rows = [spelled(n, opset, half) if strays(n, half) else [n] for n in graph.node]
     if all(row is not None for row in rows):
-        kept = [NodeProto.FromString(n.SerializeToString()) for row in rows for n in row or ()]
-        del graph.node[:]
-        graph.node.extend(kept)
+        refill(graph.node, [n for row in rows for n in row or ()])
         return model
     theirs = [n for n in graph.node if n.domain == contrib.DOMAIN]
     if any(n.op_type not in DEFINITIONS for n in theirs):  # the reference evaluator would not run the others
@@ -88,9 +87,8 @@ def spelled(node: NodeProto, opset: int, half: bool) -> list[NodeProto] | None:
     """The definition of a node in operators that ONNX Runtime computes as it says; None where there is none here."""
     attrs = {a.name: read_attribute(a) for a in node.attribute}
     if node.op_type == "MatMulNBits":
-        plain = NodeProto.FromString(node.SerializeToString())
-        del plain.attribute[:]
-        plain.attribute.extend(a for a in node.attribute if a.name != "accuracy_level")
+        plain = copied(node)
+        refill(plain.attribute, [a for a in node.attribute if a.name != "accuracy_level"])
         return [plain]
     if node.op_type in NORMS:
         return None if half and opset < CAST_LIKE else _normalized(node, attrs, half)
@@ -186,7 +184,7 @@ def in_own_domain(model: ModelProto) -> ModelProto:
 
     Its operators that are in ONNX's own domain, and those that ONNX has deprecated: GroupNormalization of opset 18.
     """
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    opset = opset_of(model)
     found = [n for n in all_nodes(model.graph) if contrib.is_onnxruntimes(n, opset) or _is_deprecated(n, opset)]
     for node in found:
         node.domain = contrib.DOMAIN

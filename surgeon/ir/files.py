@@ -23,6 +23,7 @@ from surgeon import guard
 from surgeon.errors import ModelError
 from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.interrupts import interrupted
+from surgeon.ir.protos import copied, refill
 from surgeon.ir.validity import check_external, check_place
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
@@ -155,8 +156,7 @@ def _with_data_of(
 ) -> ModelProto:
     if folder is None or all(t.data_location != TensorProto.EXTERNAL for t in tensors(model)):
         return model
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     for tensor in tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL:
             tensor.CopyFrom(with_data(tensor, folder))
@@ -171,8 +171,7 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
     """
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor
-    copy = TensorProto()
-    copy.CopyFrom(tensor)
+    copy = copied(tensor)
     where = Path(folder or ".")
     for entry in copy.external_data:
         if entry.key == "location":
@@ -196,8 +195,7 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     """
     real = {name: Path(folder, name).resolve() for name in external_files(model)}
     common = Path(os.path.commonpath([path.parent for path in real.values()]))
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     for tensor in _tensors(copy):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
@@ -212,8 +210,7 @@ def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
 
     onnx's checker may look at it wherever the weights are, and however many.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     _make_dense(copy.graph)
     for tensor in _tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
@@ -232,8 +229,7 @@ def _make_dense(graph: onnx.GraphProto) -> None:
             )
         else:
             kept.append(sparse)
-    del graph.sparse_initializer[:]
-    graph.sparse_initializer.extend(kept)
+    refill(graph.sparse_initializer, kept)
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -365,8 +361,7 @@ def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
     The file is named by what it holds, so a model is never beside the weights of another one: those are there
     before it is. onnx takes the weights out of what it writes: that is a copy.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     aside = staged.aside(path)
     onnx.save_model(copy, as_text(aside / path.name), save_as_external_data=True, location=_DATA)
     weights = path.with_name(f"{path.name}.{_digest(aside / _DATA)}.data")

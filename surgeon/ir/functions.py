@@ -9,7 +9,7 @@ from typing import Any
 from onnx import FunctionProto, ModelProto, NodeProto, defs, helper
 from onnx.defs import OpSchema
 
-from surgeon.ir.protos import all_nodes
+from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.schemas import schema
 
 ONNX = ("", "ai.onnx")
@@ -55,17 +55,14 @@ def declare_opset(model: ModelProto) -> None:
 
 def with_opset(model: ModelProto) -> ModelProto:
     """A copy that declares an opset of ONNX's own operators; see `declare_opset`."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     declare_opset(copy)
     return copy
 
 
 def drop_opset(model: ModelProto) -> None:
     """Take away what the model declares of ONNX's own operators."""
-    kept = [o for o in model.opset_import if o.domain not in ONNX]
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
+    refill(model.opset_import, [o for o in model.opset_import if o.domain not in ONNX])
 
 
 def changed_operators(function: FunctionProto, opset: int) -> list[str]:
@@ -133,8 +130,7 @@ def as_inliner_reads(
     It is of the model's opset, where that means the same. It has a node for every output, and the defaults of what it
     calls. `call` is the only call that there is of it, or None.
     """
-    copy = FunctionProto()
-    copy.CopyFrom(function)
+    copy = copied(function)
     if call is not None and called(call) == (function.domain, function.name, function.overload):
         _drop_left_out(all_nodes(copy), {a.name for a in call.attribute})
     if not changed_operators(function, opset):
@@ -157,8 +153,7 @@ def _drop_left_out(nodes: Iterable[NodeProto], given: set[str]) -> None:
     for node in nodes:
         kept = [a for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
         if len(kept) < len(node.attribute):
-            del node.attribute[:]
-            node.attribute.extend(kept)
+            refill(node.attribute, kept)
 
 
 def say_defaults(calls: Iterable[NodeProto], functions: Mapping[Name, FunctionProto]) -> None:

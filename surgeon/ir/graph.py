@@ -20,7 +20,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helpe
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, node_text, read_attribute, shown, write_attributes
-from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, label_of, named_by_training
+from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, label_of, named_by_training, refill
 from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
 from surgeon.ir.validity import check_branches, check_sparse, check_tensor
 
@@ -677,9 +677,7 @@ def _keep(entries: Any, wanted: list[bool]) -> None:
     """Drop the entries of a repeated field that are not wanted; at once, since taking one out moves all after it."""
     if all(wanted):
         return
-    kept = [entry for entry, keep in zip(entries, wanted, strict=True) if keep]
-    del entries[:]
-    entries.extend(kept)
+    refill(entries, [entry for entry, keep in zip(entries, wanted, strict=True) if keep])
 
 
 def _rebind(node: Node) -> None:

@@ -16,6 +16,7 @@ from surgeon.ir.functions import declares_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import Shape
 from surgeon.ir.memory import no_collection
+from surgeon.ir.protos import refill
 from surgeon.ir.schemas import DOMAIN, defaults, key_of, schema
 from surgeon.ir.types import Types
 from surgeon.ir.validity import check_inputs, check_nodes
@@ -228,9 +229,7 @@ class Model:
 
     def keep_functions(self, wanted: Callable[[str], bool]) -> None:
         """Take the other functions out of the file; what stays is still what the scopes write to."""
-        kept = [f for f in self.proto.functions if wanted(key_of(f.domain, f.name))]
-        del self.proto.functions[:]
-        self.proto.functions.extend(kept)
+        refill(self.proto.functions, [f for f in self.proto.functions if wanted(key_of(f.domain, f.name))])
         for fresh in self.proto.functions:
             self.functions[key_of(fresh.domain, fresh.name)].proto = fresh
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import chain, count
+from typing import Any, TypeVar
 
 import onnx
 from google.protobuf.message import Message
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.schemas import key_of
@@ -41,6 +42,14 @@ def body_protos(proto: NodeProto) -> list[GraphProto]:
     return found
 
 
+def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """The graph and all bodies inside."""
+    yield graph
+    for node in graph.node:
+        for body in body_protos(node):
+            yield from all_graphs(body)
+
+
 def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
     """The nodes of a graph or function and of all bodies inside."""
     for node in holder.node:
@@ -65,11 +74,30 @@ def reads_instead(node: NodeProto, old: str, new: str) -> None:
                 output.name = new
 
 
-def write_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    """Have a graph hold these nodes, its own among them, in this order."""
-    kept = list(nodes)
-    del graph.node[:]
-    graph.node.extend(kept)
+def refill(field: Any, entries: Iterable[Any]) -> None:
+    """Have a repeated field hold these entries, its own among them, in this order."""
+    kept = list(entries)
+    del field[:]
+    field.extend(kept)
+
+
+def returning(model: ModelProto, names: Iterable[str]) -> ModelProto:
+    """A copy of a model that returns these tensors and no others."""
+    made = copied(model)
+    refill(made.graph.output, (ValueInfoProto(name=name) for name in names))
+    return made
+
+
+def given_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """The inputs that a caller gives: those that are not initializers."""
+    weights = {t.name for t in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in weights]
+
+
+def unused(stem: str, taken: Container[str]) -> str:
+    """The first of `stem`, `stem_2`, `stem_3`, .. that is free."""
+    names = chain([stem], (f"{stem}_{k}" for k in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto, int]]:
@@ -93,23 +121,21 @@ def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.Functi
     return [function for key in called for function in found[key]]
 
 
-def names_read(node: NodeProto) -> Iterator[str]:
-    """What a node reads, captures of its bodies included."""
-    yield from (i for i in node.input if i)
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            for inner in attribute.g.node:
-                yield from names_read(inner)
+def reads(node: NodeProto) -> list[str]:
+    """The tensors that a node and its bodies read, those that the bodies make left out."""
+    return [*filter(None, node.input), *captured(node)]
 
 
-def tensors_read(node: NodeProto) -> Iterator[str]:
-    """The tensors that a node and its bodies read, and what those hand out: by name, as a body captures them."""
-    yield from node.input
-    for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            for inner in attribute.g.node:
-                yield from tensors_read(inner)
-            yield from (o.name for o in attribute.g.output)
+def captured(node: NodeProto) -> list[str]:
+    """The tensors around a node that its bodies read or return."""
+    found: list[str] = []
+    for body in body_protos(node):
+        made = {i.name for i in body.input} | {t.name for t in body.initializer}
+        for inner in body.node:
+            found += [name for name in reads(inner) if name not in made]
+            made.update(inner.output)
+        found += [o.name for o in body.output if o.name not in made]
+    return found
 
 
 def in_topological_order(nodes: Sequence[NodeProto], title: str) -> list[NodeProto]:
@@ -118,7 +144,7 @@ def in_topological_order(nodes: Sequence[NodeProto], title: str) -> list[NodePro
     readers: dict[str, list[int]] = {}
     missing = []
     for position, node in enumerate(nodes):
-        needs = {i for i in names_read(node) if i in made}
+        needs = {i for i in reads(node) if i in made}
         missing.append(len(needs))
         for name in needs:
             readers.setdefault(name, []).append(position)
@@ -147,7 +173,7 @@ def named_by_training(model: ModelProto) -> set[str]:
         found.update(entry.key for entry in (*info.initialization_binding, *info.update_binding))
         found.update(output.name for output in info.algorithm.output)
         for node in info.algorithm.node:
-            found.update(names_read(node))
+            found.update(reads(node))
             found.update(text.decode("utf-8", "replace") for a in node.attribute for text in (a.s, *a.strings))
     return found
 

@@ -7,14 +7,13 @@ uint8 do not do so. The int8 operand is shifted by 128 together with its zero po
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.protos import all_graphs, all_nodes, copied, holders, refill
 
 SHIFT = 128
 
@@ -52,9 +51,10 @@ def unsaturated(model: ModelProto) -> ModelProto:
     """The model with products of uint8 by uint8 instead of uint8 by int8; the model itself if it has none."""
     if not any(n.op_type in PRODUCTS for holder, _ in holders(model) for n in all_nodes(holder)):
         return model
-    spelled = ModelProto()
-    spelled.CopyFrom(model)
-    _Spelling(spelled).spell(spelled.graph)
+    spelled = copied(model)
+    spelling = _Spelling(spelled)
+    for graph in all_graphs(spelled.graph):
+        spelling.spell(graph)
     return spelled
 
 
@@ -69,7 +69,7 @@ class _Spelling:
             known = onnx.shape_inference.infer_shapes(model)
         except Exception:  # of a model that onnx's inference refuses the declared types are left
             known = model
-        for graph in _graphs(known.graph):
+        for graph in all_graphs(known.graph):
             for info in (*graph.input, *graph.output, *graph.value_info):
                 self.types[info.name] = info.type.tensor_type.elem_type
             for tensor in graph.initializer:
@@ -80,20 +80,15 @@ class _Spelling:
                     self.types[node.output[0]], self.constants[node.output[0]] = tensor.data_type, tensor
 
     def spell(self, graph: GraphProto) -> None:
-        """Shift the int8 operands of the products of a graph and of its bodies."""
+        """Shift the int8 operands of the products of a graph."""
         found: list[NodeProto] = []
         for node in graph.node:
-            for attribute in node.attribute:
-                for body in (attribute.g, *attribute.graphs):
-                    self.spell(body)
             product = PRODUCTS.get(node.op_type)
             for operand in self._mixed(node, product) if product else ():
                 self._shift(graph, found, node, operand)
             found.append(node)
         if len(found) > len(graph.node):
-            nodes = [_copied(n) for n in found]  # before those of the graph go
-            del graph.node[:]
-            graph.node.extend(nodes)
+            refill(graph.node, found)
 
     def _mixed(self, node: NodeProto, product: Product) -> list[Operand]:
         """The int8 operands of a product whose other operand is uint8."""
@@ -136,17 +131,3 @@ class _Spelling:
     def _name(self) -> str:
         self.added += 1
         return f"unsaturated/{self.added}"
-
-
-def _copied(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    return copy
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _graphs(body)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.protos import label_of
+from surgeon.ir.protos import given_inputs, label_of
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import LOOSE, Layout
 from surgeon.proof.equality import TOLERANCE, compare
@@ -31,12 +31,6 @@ class Mixed(ModelError):
 def named(node: NodeProto) -> str:
     """What a message calls a node."""
     return f"{label_of(node)} ({node.op_type})"
-
-
-def given_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """The inputs that a caller gives."""
-    weights = {t.name for t in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in weights]
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------
@@ -156,4 +150,4 @@ def _difference(
     return found.error
 
 
-__all__ = ["SEVERAL", "Mixed", "drawn", "given_inputs", "joined", "named", "prove_batches"]
+__all__ = ["SEVERAL", "Mixed", "drawn", "joined", "named", "prove_batches"]

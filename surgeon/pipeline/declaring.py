@@ -10,7 +10,7 @@ from onnx import TensorProto
 from surgeon.errors import UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, value_info
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import copied, refill
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.prepared import Asked, Prepared
 
@@ -34,8 +34,7 @@ def prepare(asked: Asked) -> Prepared:
         infos.append(value_info(name, elem, shape))
     copy = copied(model)
     kept = [info for info in copy.graph.value_info if info.name not in declared]
-    del copy.graph.value_info[:]
-    copy.graph.value_info.extend([*kept, *infos])
+    refill(copy.graph.value_info, [*kept, *infos])
     return Prepared(copy, [])
 
 

@@ -18,11 +18,12 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
-from surgeon.ir.protos import all_nodes, copied, label_of, reads_instead, write_nodes
+from surgeon.ir.functions import opset_of
+from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import named
-from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
-from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name, unused
+from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal
+from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
@@ -130,10 +131,8 @@ class _Trials(Walk):
             names += [name for name in reads(node) if name not in made]
             made.update(node.output)
         weights = {t.name for t in self.model.graph.initializer}
-        copy = copied(self.model)
-        del copy.graph.output[:]
         wanted = [name for name in dict.fromkeys(names) if name not in weights]
-        runs = tensors_of_a_run(copy, wanted, folder=self.base, shapes=self.shapes)
+        runs = tensors_of_a_run(returning(self.model, ()), wanted, folder=self.base, shapes=self.shapes)
         if not runs:
             raise ModelError("the rows cannot be fixed: ONNX Runtime does not run the model.")
         boxes = self.nodes[0].input[0]
@@ -213,8 +212,7 @@ def _written(model: ModelProto, nodes: Sequence[NodeProto], count: int) -> tuple
     """The model with padded rows and outputs that say how many count, and the records of both."""
     made = copied(model)
     fresh, graph = fresh_name(made), made.graph
-    opset = next(o.version for o in made.opset_import if o.domain in ("", "ai.onnx"))
-    returned = {o.name for o in graph.output}
+    opset, returned = opset_of(made), {o.name for o in graph.output}
     results = {node.output[0] for node in nodes}
     renamed: dict[str, str] = {}
     written: list[NodeProto] = []
@@ -235,7 +233,7 @@ def _written(model: ModelProto, nodes: Sequence[NodeProto], count: int) -> tuple
         graph.output.append(helper.make_tensor_value_info(number, TensorProto.INT64, [1]))
         after = [Text.of(n) for n in (node, *added)]
         records.append(applied("detections", [before], after, before.label, [name, number]))
-    write_nodes(graph, written)
+    refill(graph.node, written)
     del graph.value_info[:]
     return made, records
 

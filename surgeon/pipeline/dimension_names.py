@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
 
-from surgeon.ir.protos import body_protos, copied
+from surgeon.ir.protos import all_graphs, copied, given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 from surgeon.proof.feeds import SizedInput
@@ -102,12 +102,8 @@ def _of_one_size(model: ModelProto, axes: Sequence[Axis]) -> ModelProto:
 
 def _dims(model: ModelProto) -> dict[Axis, TensorShapeProto.Dimension]:
     """The dimensions of the inputs that a caller gives."""
-    weights = {t.name for t in model.graph.initializer}
     return {
-        Axis(info.name, k): dim
-        for info in model.graph.input
-        if info.name not in weights
-        for k, dim in enumerate(info.type.tensor_type.shape.dim)
+        Axis(info.name, k): dim for info in given_inputs(model) for k, dim in enumerate(info.type.tensor_type.shape.dim)
     }
 
 
@@ -144,10 +140,8 @@ def _forget(graph: GraphProto, shared: Mapping[str, object]) -> None:
 
 def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
     """What a graph and its bodies declare of tensors."""
-    yield from (*graph.input, *graph.output, *graph.value_info)
-    for node in graph.node:
-        for body in body_protos(node):
-            yield from _declared(body)
+    for holder in all_graphs(graph):
+        yield from (*holder.input, *holder.output, *holder.value_info)
 
 
 def _every_dim(graph: GraphProto) -> Iterator[TensorShapeProto.Dimension]:

@@ -22,11 +22,11 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import copied, label_of, write_nodes
+from surgeon.ir.protos import copied, given_inputs, label_of, reads, refill, unused
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, given_inputs, joined, named, prove_batches
-from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, is_equal, reads
-from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name, unused
+from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, joined, named, prove_batches
+from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, is_equal
+from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.whole import sizes_that_run
 from surgeon.report import Applied
 
@@ -451,8 +451,8 @@ class _Walk(Walk):
         made = copied(self.model)
         graph = made.graph
         used = {name for node in self._written for name in reads(node)}
-        write_nodes(
-            graph, [*(self._front if self._front and self._front[-1].output[0] in used else []), *self._written]
+        refill(
+            graph.node, [*(self._front if self._front and self._front[-1].output[0] in used else []), *self._written]
         )
         read = {name for node in graph.node for name in reads(node)}
         graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in self._constants.items() if k in read)

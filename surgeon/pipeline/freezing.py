@@ -13,7 +13,7 @@ from onnx import ModelProto, TypeProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import copied, write_nodes
+from surgeon.ir.protos import copied, given_inputs, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 from surgeon.proof.valid import valid_feeds
@@ -42,8 +42,7 @@ def prepare(asked: Asked) -> Prepared:
 def frozen(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """A copy of a model with some inputs as constants, and these by name. Raises UsageError."""
     made = copied(model)
-    weights = {t.name for t in made.graph.initializer}
-    inputs = {i.name: i for i in made.graph.input if i.name not in weights}
+    inputs = {i.name: i for i in given_inputs(made)}
     arrays = {}
     for name, value in values.items():
         if name not in inputs:
@@ -56,7 +55,7 @@ def frozen(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, di
         helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(array, name))
         for name, array in arrays.items()
     ]
-    write_nodes(made.graph, [*constants, *made.graph.node])
+    refill(made.graph.node, [*constants, *made.graph.node])
     del made.graph.value_info[:]  # sizes that follow from a value are other ones now
     return made, arrays
 

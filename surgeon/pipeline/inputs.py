@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import copied, read_instead, write_nodes
+from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare
@@ -148,14 +148,12 @@ class _Step:
             if any(o.name == info.name for o in graph.output):
                 raise UsageError(f"the input '{info.name}' is an output, too: it cannot get another form.")
             read_instead(graph, info.name, current)
-        write_nodes(graph, [*nodes, *graph.node])
+        refill(graph.node, [*nodes, *graph.node])
         graph.initializer.extend(constants)
         tensor = info.type.tensor_type
         tensor.elem_type = self.kind
         if self.perm:
-            before = copied(tensor.shape)
-            del tensor.shape.dim[:]
-            tensor.shape.dim.extend(before.dim[self.perm.index(k)] for k in range(4))
+            refill(tensor.shape.dim, [tensor.shape.dim[self.perm.index(k)] for k in range(4)])
         return [Text.of(node) for node in nodes]
 
     def draw(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:

@@ -24,7 +24,7 @@ from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
 from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
-from surgeon.ir.protos import label_of, named_by_training, write_nodes
+from surgeon.ir.protos import copied, given_inputs, label_of, named_by_training, reads, refill
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline import overloads
 from surgeon.pipeline.prepared import Change, Text
@@ -66,8 +66,7 @@ def to_graphsurgeon(model: ModelProto, base: Path | None = None) -> Any:
     """A `gs.Graph` of a copy of the model, weights from the folder `base` included."""
     import onnx_graphsurgeon as gs
 
-    copy = ModelProto()
-    copy.CopyFrom(with_weights(model, base))
+    copy = copied(with_weights(model, base))
     graph = gs.import_onnx(copy)
     overloads.remember(graph, copy)
     return graph
@@ -168,8 +167,7 @@ def restored(
     model: ModelProto, untouched: ModelProto, touched: ModelProto, base: Path | None = None
 ) -> ModelProto | None:
     """The model with what differs between two exports of it, before and after an edit; None where nothing differs."""
-    after = ModelProto()
-    after.CopyFrom(model)
+    after = copied(model)
     changed = _restore_nodes(after.graph, untouched.graph, touched.graph)
     changed |= _restore_tensors(after.graph, model.graph, touched.graph, base, named_by_training(model))
     changed |= _restore_infos(
@@ -198,10 +196,10 @@ def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto
     for node in touched.node:
         known = originals.get(node.SerializeToString(deterministic=True))
         if known:
-            nodes.append(_copy(known.pop(0)))
+            nodes.append(copied(known.pop(0)))
             continue
         same = False
-        fresh, stood_here = _copy(node), by_outputs.get(tuple(node.output))
+        fresh, stood_here = copied(node), by_outputs.get(tuple(node.output))
         if stood_here is not None:
             fresh.metadata_props.extend(stood_here.metadata_props)
             if stood_here.doc_string:
@@ -211,14 +209,8 @@ def _restore_nodes(graph: GraphProto, untouched: GraphProto, touched: GraphProto
         nodes.append(fresh)
     if same:
         return False  # at most their order differs, and the file's own is topological
-    write_nodes(graph, nodes)
+    refill(graph.node, nodes)
     return True
-
-
-def _copy(node: NodeProto) -> NodeProto:
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    return copy
 
 
 def _restore_tensors(
@@ -240,31 +232,13 @@ def _restore_tensors(
             changed = True
     added = [t for t in exported.values() if t.name in read_after]
     if changed or added:
-        del graph.initializer[:]
-        graph.initializer.extend([*kept, *added])
+        refill(graph.initializer, [*kept, *added])
     return changed or bool(added)
 
 
 def _reads(graph: GraphProto) -> set[str]:
     """The tensors that nodes, bodies included, and the graph's outputs read."""
-    found = {o.name for o in graph.output}
-    stack = [graph]
-    while stack:
-        for node in stack.pop().node:
-            found.update(node.input)
-            stack.extend(a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
-    for body in _bodies(graph):
-        found.update(o.name for o in body.output)
-    return found
-
-
-def _bodies(graph: GraphProto) -> list[GraphProto]:
-    stack, found = [graph], []
-    while stack:
-        inner = [a.g for n in stack.pop().node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
-        stack += inner
-        found += inner
-    return found
+    return {o.name for o in graph.output} | {name for node in graph.node for name in reads(node)}
 
 
 def _same_tensor(a: TensorProto, b: TensorProto, base: Path | None) -> bool:
@@ -291,9 +265,7 @@ def _restore_infos(infos: Any, untouched: Any, touched: Any, weights: set[str]) 
         for i in touched
         if i.name not in weights
     ]
-    copies = [onnx.ValueInfoProto.FromString(i.SerializeToString()) for i in fresh]
-    del infos[:]
-    infos.extend(copies)
+    refill(infos, map(copied, fresh))
     return True
 
 
@@ -313,10 +285,10 @@ def _restore_header(after: ModelProto, untouched: ModelProto, touched: ModelProt
     now = {name: f.SerializeToString(deterministic=True) for name, f in by_name(touched.functions).items()}
     if known == now:
         return changed
-    originals = {n: onnx.FunctionProto.FromString(f.SerializeToString()) for n, f in by_name(after.functions).items()}
-    del after.functions[:]
-    after.functions.extend(
-        [originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()]
+    originals = {n: copied(f) for n, f in by_name(after.functions).items()}
+    refill(
+        after.functions,
+        [originals[k] if known.get(k) == v else onnx.FunctionProto.FromString(v) for k, v in now.items()],
     )
     return True
 
@@ -358,9 +330,10 @@ def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: M
 
 
 def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    weights = {t.name for t in model.graph.initializer}
-    inputs = [(i.name, i.type.tensor_type.elem_type) for i in model.graph.input if i.name not in weights]
-    return inputs, [(o.name, o.type.tensor_type.elem_type) for o in model.graph.output]
+    inputs, outputs = (
+        [(i.name, i.type.tensor_type.elem_type) for i in infos] for infos in (given_inputs(model), model.graph.output)
+    )
+    return inputs, outputs
 
 
 __all__ = [

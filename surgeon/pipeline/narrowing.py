@@ -17,7 +17,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
 from surgeon.ir.files import with_weights
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, holders, read_instead, write_nodes
+from surgeon.ir.protos import all_nodes, holders, read_instead, refill
 from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
@@ -108,7 +108,7 @@ def _retype_outside(model: ModelProto, kinds: Mapping[int, int]) -> None:
         read_instead(graph, info.name, inner)
         casts.append(helper.make_node("Cast", [info.name], [inner], name=inner, to=kind))
         info.type.tensor_type.elem_type = kinds[kind]
-    write_nodes(graph, [*casts, *graph.node])
+    refill(graph.node, [*casts, *graph.node])
     for info in graph.output:
         if info.type.tensor_type.elem_type in kinds:
             _cast_output(graph, info, fresh(info.name, "narrow"), kinds)

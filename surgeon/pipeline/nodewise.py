@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import reads
 from surgeon.ir.run import Runner, Unrunnable, model_around
 from surgeon.proof.equality import TOLERANCE, compare
 
@@ -96,18 +96,6 @@ def depends_on_sizes_alone(node: NodeProto, read: Mapping[str, Tensor]) -> bool:
     return node.op_type in ("Shape", "Size") or all(tensor.layout is None for tensor in read.values())
 
 
-def reads(node: NodeProto) -> list[str]:
-    """The tensors that a node and its bodies read."""
-    found = [name for name in node.input if name]
-    for body in body_protos(node):
-        made = {i.name for i in body.input} | {t.name for t in body.initializer}
-        for inner in body.node:
-            found += [name for name in reads(inner) if name not in made]
-            made.update(inner.output)
-        found += [o.name for o in body.output if o.name not in made]
-    return found
-
-
 def _computed(node: NodeProto, feeds: Mapping[str, np.ndarray], model: ModelProto) -> list[np.ndarray]:
     """The outputs of a node of a model. Raises Unrunnable."""
     given = {name: np.asarray(feeds[name]) for name in reads(node)}
@@ -142,4 +130,4 @@ def is_equal(one: np.ndarray, other: np.ndarray) -> bool:
     return not compare(one, other, tolerance=tolerance, finite=True).why
 
 
-__all__ = ["LOOSE", "Layout", "Tensor", "Walk", "depends_on_sizes_alone", "is_equal", "reads"]
+__all__ = ["LOOSE", "Layout", "Tensor", "Walk", "depends_on_sizes_alone", "is_equal"]

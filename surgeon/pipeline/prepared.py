@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from surgeon.ir.attributes import node_text, read_attribute
 from surgeon.ir.lattice import declared_dim
-from surgeon.ir.protos import body_protos, label_of
+from surgeon.ir.protos import all_graphs, label_of, unused
 from surgeon.report import Applied, Line
 
 if TYPE_CHECKING:
@@ -137,15 +136,11 @@ def applied(
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
-def unused(stem: str, taken: Container[str]) -> str:
-    """The first of `stem`, `stem_2`, `stem_3`, .. that is free."""
-    names = chain([stem], (f"{stem}_{k}" for k in count(2)))
-    return next(name for name in names if name not in taken)
-
-
 def fresh_name(model: ModelProto) -> Fresh:
     """A function that gives tensors new names: `stem/word`, with a number where there are several."""
-    taken = set(_names(model.graph))
+    graphs = list(all_graphs(model.graph))
+    taken = {entry.name for graph in graphs for entry in (*graph.input, *graph.initializer)}
+    taken.update(name for graph in graphs for node in graph.node for name in (*node.input, *node.output))
 
     def fresh(stem: str, word: str) -> str:
         name = unused(f"{stem}/{word}", taken)
@@ -153,12 +148,3 @@ def fresh_name(model: ModelProto) -> Fresh:
         return name
 
     return fresh
-
-
-def _names(graph: GraphProto) -> Iterator[str]:
-    """Every name that the graph and its bodies have for tensors."""
-    yield from (i.name for i in (*graph.input, *graph.initializer))
-    for node in graph.node:
-        yield from (*node.input, *node.output)
-        for body in body_protos(node):
-            yield from _names(body)

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES, OPERATORS
-from surgeon.ir.protos import copied, names_read, reads_instead, write_nodes
+from surgeon.ir.protos import copied, reads, reads_instead, refill
 from surgeon.pipeline.prepared import Fresh, fresh_name
 
 # Operators that hand integers of their first input on as they are.
@@ -276,15 +276,14 @@ def _rewire(
         else:
             kept.append(helper.make_node("Identity", [source], [end]))
     for node in kept:
-        for name in set(names_read(node)):
+        for name in set(reads(node)):
             source = _source(name, instead)
             reads_instead(node, name, renamed.get(source, source))
         node.output[:] = [renamed.get(name, name) for name in node.output]
     found.grids.update({end: found.grids[source] for source, end in renamed.items() if source in found.grids})
-    infos = [info for info in graph.value_info if info.name not in instead and not _is_eight_bits(info)]
-    write_nodes(graph, kept)
-    del graph.value_info[:]
-    graph.value_info.extend(infos)
+    refill(graph.node, kept)
+    infos = graph.value_info
+    refill(infos, [info for info in infos if info.name not in instead and not _is_eight_bits(info)])
     return renamed
 
 

@@ -10,7 +10,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied, names_read, write_nodes
+from surgeon.ir.protos import copied, reads, refill
 from surgeon.pipeline.placement import LAYERS, ONE_SCALE, RESIDUAL, Layer, channel_scales
 from surgeon.pipeline.prepared import fresh_name
 from surgeon.pipeline.quantizers import LEVELS, Grid, Unquantized, Weights, hold
@@ -153,14 +153,12 @@ class Writing:
                 key = (node.output[0] if node.output else "", position)
                 node.input[position] = self._reads.get(key, node.input[position])
             nodes += [node, *(new for name in node.output for new in self._front.get(name, ()))]
-        write_nodes(graph, nodes)
+        refill(graph.node, nodes)
         graph.input.extend(
             helper.make_tensor_value_info(switch, TensorProto.BOOL, []) for switch in self.switches.values()
         )
-        read = {name for node in graph.node for name in names_read(node)} | {o.name for o in graph.output}
-        kept = [t for t in graph.initializer if t.name in read]
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
+        read = {name for node in graph.node for name in reads(node)} | {o.name for o in graph.output}
+        refill(graph.initializer, [t for t in graph.initializer if t.name in read])
 
     def _share_residuals(self) -> None:
         """Have an Add read the branch from the pair that a layer reads it from, but one branch alone."""

@@ -17,7 +17,7 @@ from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
-from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order
+from surgeon.ir.protos import IR_WITH_DEFAULTS, all_graphs, copied, in_topological_order, refill
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.validity import check_required
 
@@ -78,10 +78,7 @@ class Source:
         if self.path is not None:
             model, self.files = read_all(self.path)
             return model
-        copy = ModelProto()
-        if self._proto is not None:
-            copy.CopyFrom(self._proto)
-        return copy
+        return ModelProto() if self._proto is None else copied(self._proto)
 
     def model(self) -> Model:
         """The model in memory. Raises ModelError where a node leaves out an attribute that it needs."""
@@ -168,14 +165,11 @@ def _with_output_shapes(model: ModelProto) -> ModelProto:
 
 def _complete(graph: onnx.GraphProto) -> None:
     """Name a graph and the bodies in it, and put their nodes into topological order."""
-    graph.name = graph.name or "graph"
-    for body in [g for node in graph.node for g in body_protos(node)]:
-        _complete(body)
-    ordered = in_topological_order(graph.node, "the graph")
-    if any(a is not b for a, b in zip(ordered, graph.node, strict=True)):
-        copies = [type(node).FromString(node.SerializeToString()) for node in ordered]
-        del graph.node[:]
-        graph.node.extend(copies)
+    for holder in all_graphs(graph):
+        holder.name = holder.name or "graph"
+        ordered = in_topological_order(holder.node, "the graph")
+        if any(a is not b for a, b in zip(ordered, holder.node, strict=True)):
+            refill(holder.node, ordered)
 
 
 def _has_shape(info: onnx.ValueInfoProto) -> bool:

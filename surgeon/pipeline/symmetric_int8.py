@@ -21,7 +21,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied, write_nodes
+from surgeon.ir.protos import copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
@@ -148,7 +148,7 @@ def _with_numbers(source: ModelProto) -> ModelProto:
             written.extend(_plain(model, node, fresh))
         else:
             written.append(node.proto)
-    write_nodes(model.proto.graph, written)
+    refill(model.proto.graph.node, written)
     return model.proto
 
 
@@ -254,10 +254,8 @@ def _change(
         front, behind = around.get(node.output[0] if node.output else "", Around([], []))
         nodes += [*front, node, *behind]
     other_types = {name for q in quantizers for node in (q.node, *q.moves) for name in node.output}
-    infos = [info for info in graph.value_info if info.name not in other_types]
-    write_nodes(graph, nodes)
-    del graph.value_info[:]
-    graph.value_info.extend(infos)
+    refill(graph.node, nodes)
+    refill(graph.value_info, [info for info in graph.value_info if info.name not in other_types])
 
 
 def _centred(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
@@ -273,7 +271,7 @@ def _centred(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
         front = [helper.make_node("Max" if -low < high else "Min", [node.input[0], bound], [kept], name=kept)]
         node.input[0] = kept
     node.input[:] = [node.input[0], *grid]
-    _keep(node, lambda name: name != "output_dtype")
+    refill(node.attribute, [a for a in node.attribute if a.name != "output_dtype"])
     moved = fresh(stem, "numbers")
     if quantizer.moves:
         behind = [helper.make_node("DequantizeLinear", [stem, *grid], [moved], name=moved)]
@@ -301,14 +299,7 @@ def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Aroun
 
 def _become(node: NodeProto, op: str, inputs: Sequence[str]) -> None:
     node.op_type, node.input[:] = op, list(inputs)
-    _keep(node, lambda name: False)
-
-
-def _keep(node: NodeProto, wanted: Callable[[str], bool]) -> None:
-    """Take the attributes away whose names are not wanted."""
-    kept = [a for a in node.attribute if wanted(a.name)]
     del node.attribute[:]
-    node.attribute.extend(kept)
 
 
 # ---- by how much that changes the outputs ----------------------------------------------------------------------------

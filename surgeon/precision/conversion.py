@@ -37,7 +37,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 import onnx.version_converter
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import Content, is_large, with_inner_weights, write
@@ -45,7 +45,7 @@ from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes
+from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.run import TRAINED
@@ -515,7 +515,8 @@ def _finished(converted: ModelProto, model: ModelProto, source: ModelProto) -> M
     """The model with functions for surgeon's own nodes, or without where the file has none."""
     if any(f.domain == DOMAIN for f in model.functions):
         return with_meanings(converted)
-    _forget_overloads(converted.graph)
+    for node in all_nodes(converted.graph):  # of surgeon's own nodes: the file has no functions
+        node.overload = "" if node.domain == DOMAIN else node.overload
     converted.ir_version = max(source.ir_version, IR_WITH_PLAIN_INITIALIZERS)
     return converted
 
@@ -525,8 +526,7 @@ def _inlined(model: ModelProto) -> ModelProto:
 
     Those of surgeon's own nodes stay functions. Raises ModelError where the functions have no opset in common.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     if all(f.domain == DOMAIN for f in copy.functions):
         return copy
     own = [(f.domain, f.name) for f in copy.functions if f.domain == DOMAIN]
@@ -544,19 +544,8 @@ def _inlined(model: ModelProto) -> ModelProto:
         drop_opset(copy)
         copy.opset_import.append(onnx.helper.make_opsetid("", opset))
     say_defaults(all_nodes(copy.graph), functions)
-    del copy.functions[:]
-    copy.functions.extend(as_inliner_reads(f, opset, functions) for f in model.functions)
+    refill(copy.functions, (as_inliner_reads(f, opset, functions) for f in model.functions))
     return onnx.inliner.inline_selected_functions(copy, own, exclude=True)
-
-
-def _forget_overloads(graph: GraphProto) -> None:
-    """Remove the overloads of surgeon's own nodes, for a file without functions."""
-    for node in graph.node:
-        if node.domain == DOMAIN:
-            node.overload = ""
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                _forget_overloads(attribute.g)
 
 
 def _check_words(words: Collection[str], model: Model) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.ir.protos import given_inputs
 from surgeon.proof.feeds import Feeds
 
 Load = Callable[[], Feeds]  # reads a sample
@@ -95,9 +96,8 @@ def _variant(load: Load, mirrored: bool, noise: float) -> Feeds:
 
 def _ranks(model: ModelProto) -> dict[str, int | None]:
     """The rank of each input; None where it is not declared."""
-    weights = {t.name for t in model.graph.initializer}
-    inputs = (i for i in model.graph.input if i.name not in weights)
-    return {i.name: len(i.type.tensor_type.shape.dim) if i.type.tensor_type.HasField("shape") else None for i in inputs}
+    types = {i.name: i.type.tensor_type for i in given_inputs(model)}
+    return {name: len(kind.shape.dim) if kind.HasField("shape") else None for name, kind in types.items()}
 
 
 def _is_stacked(ranks: Mapping[str, int | None], feeds: Feeds) -> bool:
@@ -107,8 +107,7 @@ def _is_stacked(ranks: Mapping[str, int | None], feeds: Feeds) -> bool:
 
 def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:
     """The arrays of the model's inputs, in the inputs' types. Raises UsageError on one that is missing or unknown."""
-    weights = {t.name for t in model.graph.initializer}
-    inputs = {i.name: i for i in model.graph.input if i.name not in weights}
+    inputs = {i.name: i for i in given_inputs(model)}
     for name in feeds:
         if name not in inputs:
             raise UsageError(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.ir.default_load import ENDS, Load
+from surgeon.ir.protos import refill
 
 MOVED = "A Transpose before a MatMul by weights was moved after it: ONNX Runtime's MatmulTransposeFusion"
 ENDED = (
@@ -49,9 +50,7 @@ def _move_transposes(model: ModelProto) -> int:
         nodes += swapped or [node]
         moved += bool(swapped)
     if moved:
-        kept = [type(node).FromString(node.SerializeToString()) for node in _read_ones(nodes, graph.output)]
-        del graph.node[:]
-        graph.node.extend(kept)
+        refill(graph.node, _read_ones(nodes, graph.output))
     return moved
 
 

@@ -13,7 +13,7 @@ from surgeon.ir.functions import declare_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import body_protos, tensors_read
+from surgeon.ir.protos import body_protos, copied, reads, refill, unused
 from surgeon.ir.schemas import FLOAT_LIMIT
 from surgeon.precision.formats import FAMILY, FORMATS, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
@@ -146,10 +146,7 @@ class Emitter:
         return self._fresh(f"{value.name}~{FORMATS[dtype].name}")
 
     def _fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self.taken:
-            count += 1
-            name = f"{stem}_{count}"
+        name = unused(stem, self.taken)
         self.taken.add(name)
         return name
 
@@ -220,8 +217,7 @@ class Emitter:
         if node.key == "Constant" and node.outputs[0] is not None and self.model.dtype(node.outputs[0]) in FAMILY:
             yield from self._constant(node, node.outputs[0])
             return
-        proto = NodeProto()
-        proto.CopyFrom(node.proto)
+        proto = copied(node.proto)
         called: dict[str, str] = {}
         for position, value, dtype in self.plan.reads(node):
             called[proto.input[position]] = proto.input[position] = self._called(self.plan.root(value), dtype)
@@ -277,8 +273,7 @@ class Emitter:
             if dtype == self.model.dtype(value) and name == value.name:
                 yield node.proto
                 continue
-            proto = NodeProto()
-            proto.CopyFrom(node.proto)
+            proto = copied(node.proto)
             proto.name, proto.output[0] = node.name if name == value.name else name, name
             del proto.attribute[:]
             proto.attribute.append(helper.make_attribute("value", _tensor(array, dtype, "")))
@@ -379,9 +374,7 @@ def _copy_but(source: ModelProto | GraphProto, out: ModelProto | GraphProto, *le
 def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
     """Remove the inputs that old files declare for their weights, and raise the IR version to one that needs none."""
     weights = {t.name for t in source.graph.initializer}
-    kept = [i for i in model.graph.input if i.name not in weights]
-    del model.graph.input[:]
-    model.graph.input.extend(kept)
+    refill(model.graph.input, [i for i in model.graph.input if i.name not in weights])
     model.ir_version = IR_WITH_PLAIN_INITIALIZERS
 
 
@@ -393,7 +386,7 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
     for node in reversed(nodes):
         if not node.output or any(o in needed or o in unread for o in node.output if o):
             kept.append(node)
-            needed.update(tensors_read(node))
+            needed.update(reads(node))
     return kept[::-1]
 
 
@@ -404,9 +397,7 @@ def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
 
 def _inside(tensor: TensorProto, model: Model) -> TensorProto:
     """The tensor with its data in the file."""
-    copy = TensorProto()
-    copy.CopyFrom(with_data(tensor, model.base))
-    return copy
+    return copied(with_data(tensor, model.base))
 
 
 def _annotate(made: NodeProto | TensorProto, source: NodeProto | TensorProto) -> None:

@@ -20,6 +20,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS, Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Unrunnable
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
@@ -220,13 +221,9 @@ def _longest(model: ModelProto, sized: Sequence[SizedInput]) -> int:
 
 def _guesses(model: Model) -> dict[str, Guess]:
     """What each input of a model is taken for; without those about which nothing is known."""
-    weights = {t.name for t in model.proto.graph.initializer}
     found = {}
-    for info in model.proto.graph.input:
-        value = model.graph.values.get(info.name)
-        if info.name in weights or value is None:
-            continue
-        guess = _guess(model, value)
+    for info in given_inputs(model.proto):
+        guess = _guess(model, model.graph.values[info.name])
         if guess is not None:
             found[info.name] = guess
     return found

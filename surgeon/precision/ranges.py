@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto
 
 from surgeon.errors import ModelError
 from surgeon.ir.model import Model
+from surgeon.ir.protos import returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import FAMILY
 from surgeon.proof.feeds import Feeds
@@ -79,12 +80,8 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
 
 def _run(model: ModelProto, names: list[str], data: Iterable[Feeds], base: Path | None) -> Iterator[list[np.ndarray]]:
     """The tensors of those names on each item."""
-    probe = ModelProto()
-    probe.CopyFrom(model)
-    del probe.graph.output[:]
-    probe.graph.output.extend(ValueInfoProto(name=n) for n in names)
     try:
-        runner = Runner(probe, base, threads=THREADS)
+        runner = Runner(returning(model, names), base, threads=THREADS)
         for feeds in data:
             yield runner.run(feeds)
     except Unrunnable as error:

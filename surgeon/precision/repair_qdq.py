@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, version_converter
+from onnx import ModelProto, TensorProto, version_converter
 
 from surgeon.errors import UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import Found, Line, read_cache, scales_of
 from surgeon.pipeline.options import Options
@@ -301,10 +301,8 @@ def _scaled(array: np.ndarray, grid: Grid) -> np.ndarray:
 
 def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
     """The number of elements of each float tensor of the main graph, from one run."""
-    probe = copied(model.proto)
     values = [v for n in model.graph.live() for v in n.outputs if v is not None and model.dtype(v) == TensorProto.FLOAT]
-    del probe.graph.output[:]
-    probe.graph.output.extend(helper.make_empty_tensor_value_info(v.name) for v in values)
+    probe = returning(model.proto, (v.name for v in values))
     sizes = {v: r.size for v, r in zip(values, Runner(probe).run(feeds), strict=True)}
     inputs = {v: a.size for name, a in feeds.items() if (v := model.graph.find(name)) is not None}
     return {**sizes, **inputs}

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from surgeon.ir.functions import opset_of
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import copied, refill
 from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import KEEPS_NUMBERS
 
@@ -30,8 +31,7 @@ def rounded(model: ModelProto, types: Mapping[str, int] | None = None) -> ModelP
 
     types  the type of each tensor of 16 bits by name, where that is known; else it is inferred
     """
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset < OLDEST:
+    if opset_of(model) < OLDEST:
         return None
     wide = copied(model)
     given = {i.name: i.type.tensor_type.elem_type for i in wide.graph.input}
@@ -41,9 +41,7 @@ def rounded(model: ModelProto, types: Mapping[str, int] | None = None) -> ModelP
     rounding = [cast for info in inputs for cast in _round(f"{info.name}{GIVEN}", info.name, given[info.name])]
     for info in inputs:
         info.name = f"{info.name}{GIVEN}"
-    nodes = [*rounding, *wide.graph.node]
-    del wide.graph.node[:]
-    wide.graph.node.extend(nodes)
+    refill(wide.graph.node, [*rounding, *wide.graph.node])
     return wide
 
 
@@ -60,9 +58,7 @@ def _widen(graph: GraphProto, halves: Mapping[str, int]) -> None:
             info.type.tensor_type.elem_type = SINGLE
     for tensor in graph.initializer:
         _widen_tensor(tensor)
-    nodes = [n for node in graph.node for n in _widened(node, halves)]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    refill(graph.node, [n for node in graph.node for n in _widened(node, halves)])
 
 
 def _widened(node: NodeProto, halves: Mapping[str, int]) -> Iterator[NodeProto]:

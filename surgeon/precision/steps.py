@@ -11,11 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, copied
+from surgeon.ir.protos import all_graphs, all_nodes, copied, refill
 from surgeon.ir.ranges import range_of_type
 
 Limits = tuple[float, float, float]
@@ -37,7 +37,8 @@ def without_steps(model: ModelProto, base: Path | None = None) -> ModelProto:
     if not found:
         return model
     copy = copied(model)
-    _smooth(copy.graph, found)
+    for graph in all_graphs(copy.graph):
+        _smooth(graph, found)
     return copy
 
 
@@ -70,12 +71,9 @@ def _number(model: Model, node: Node, position: int) -> float | None:
 
 
 def _smooth(graph: GraphProto, found: dict[str, tuple[str, Limits]]) -> None:
-    """Write the limits instead of the pairs of a graph and its bodies."""
+    """Write the limits instead of the pairs of a graph."""
     nodes: list[NodeProto] = []
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                _smooth(attribute.g, found)
         if node.op_type != "DequantizeLinear" or node.output[0] not in found:
             nodes.append(node)
             continue
@@ -85,8 +83,7 @@ def _smooth(graph: GraphProto, found: dict[str, tuple[str, Limits]]) -> None:
             graph.initializer.append(numpy_helper.from_array(np.asarray(number, np.float32), f"{name}~{op}~number"))
             nodes.append(helper.make_node(op, [source, f"{name}~{op}~number"], [result]))
             source = result
-    del graph.node[:]
-    graph.node.extend(nodes)
+    refill(graph.node, nodes)
 
 
 __all__ = ["without_steps"]

@@ -26,6 +26,7 @@ from onnx import ModelProto, NodeProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.operators import BENDS_AT_ZERO, COMPARES, MEASURES
+from surgeon.ir.protos import returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, Feeds
@@ -106,12 +107,8 @@ class Side:
     def _runner(self) -> Runner | None:
         made = {o for n in self.model.graph.node for o in n.output}
         read = dict.fromkeys(o for t in self.pairs for o in (t.one, t.other) if isinstance(o, str) and o in made)
-        model = ModelProto()
-        model.CopyFrom(self.model)
-        del model.graph.output[:]
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in read)
         try:
-            return Runner(model, self.folder)
+            return Runner(returning(self.model, read), self.folder)
         except (Unrunnable, ModelError):
             return None
 

@@ -22,7 +22,7 @@ from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, body_protos, functions_behind, tensors_read
+from surgeon.ir.protos import all_nodes, body_protos, functions_behind, reads
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.proof.pair import ModelPair
@@ -212,7 +212,7 @@ class _Shared:
         opsets: Mapping[str, int],
     ) -> ModelProto:
         """One side as a model, with the functions that its nodes call."""
-        needed = {*(o.name for o in outputs), *(name for n in nodes for name in tensors_read(n))}
+        needed = {*(o.name for o in outputs), *(name for n in nodes for name in reads(n))}
         model = ModelProto(ir_version=IR_WITH_OVERLOADS)
         for domain, version in opsets.items():
             model.opset_import.add(domain=domain, version=version)

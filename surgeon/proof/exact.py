@@ -15,7 +15,7 @@ from surgeon.errors import ModelError
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.operators import CONTINUOUS, ROUNDS
-from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.protos import all_nodes, holders, refill
 from surgeon.ir.retyping import retyped
 from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
 from surgeon.proof.equality import TOLERANCE, is_float, smallest_normal
@@ -155,9 +155,7 @@ def widen_stash(node: NodeProto, to: int, opset: int) -> None:
     """Let an operator compute in `to` whose attribute `stash_type` says in which type it does (float unless given)."""
     if node.domain or node.op_type not in STASHING or opset < STASHING[node.op_type]:
         return
-    kept = [a for a in node.attribute if a.name != "stash_type"]
-    del node.attribute[:]
-    node.attribute.extend(kept)
+    refill(node.attribute, [a for a in node.attribute if a.name != "stash_type"])
     if node.op_type not in STASH_IGNORED:
         node.attribute.append(helper.make_attribute("stash_type", to))
 

@@ -11,7 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 from surgeon.ir import contrib
 from surgeon.ir.definitions import DEFINED
 from surgeon.ir.operators import LOCATES, MEASURES, OPERATORS, RETURNS_BOOL
-from surgeon.ir.protos import tensors_read
+from surgeon.ir.protos import captured
 from surgeon.proof.pair import ModelPair
 
 Role = Literal["number", "position", "size"]
@@ -109,7 +109,7 @@ class _Sources:
     def nodes(self) -> Iterator[tuple[NodeProto, list[frozenset[str]]]]:
         """Each node, and the inputs that each of the tensors that it reads comes of."""
         for node in self.model.graph.node:
-            read = [self.sources.get(name, frozenset()) for name in tensors_read(node)]
+            read = [self.sources.get(name, frozenset()) for name in (*node.input, *captured(node))]
             yield node, read
             made = frozenset() if node.op_type in FORGETS and not node.domain else frozenset().union(*read)
             self.sources.update(dict.fromkeys(node.output, made))

@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
-from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.protos import all_nodes, copied, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.equality import TIMES_THE_ORIGINAL, TOLERANCE, Difference, compare, is_float, smallest_normal
 from surgeon.proof.exact import Exact, widen_stash
@@ -596,8 +596,7 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
     spelled like that: where the elements of a group are few and close to each other, nothing is left of 1e-5. So what
     has a `stash_type` computes in double here; every other operator, as the file's own, rounds as its type does.
     """
-    stashed = ModelProto()
-    stashed.CopyFrom(model)
+    stashed = copied(model)
     for holder, opset in holders(stashed):
         for node in all_nodes(holder):
             widen_stash(node, TensorProto.DOUBLE, opset)

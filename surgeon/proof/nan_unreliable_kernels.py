@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import ModelProto
 
 from surgeon.errors import ModelError
-from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.protos import all_nodes, holders, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import NOT_FINITE, Feeds
@@ -66,12 +65,8 @@ class BlindSpots:
                     read.update(dict.fromkeys(i for i in node.input if i in made or i in given))
         if not read:
             return None
-        model = ModelProto()
-        model.CopyFrom(self._model)
-        del model.graph.output[:]
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in read)
         try:
-            return Runner(model, self._folder)
+            return Runner(returning(self._model, read), self._folder)
         except (Unrunnable, ModelError):
             return None
 

@@ -22,6 +22,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.ir.operators import ALONG, ELEMENTWISE, REDUCES, SLIDES
+from surgeon.ir.protos import copied
 from surgeon.proof.pair import ModelPair
 
 LARGE = 48  # a size from which on a smaller one is worth it
@@ -94,8 +95,7 @@ def _resized(shape: Sequence[Any], free: frozenset[int], small: Mapping[int, int
 
 def _with_shapes(side: ModelProto, shapes: Mapping[str, Sequence[Any]]) -> ModelProto:
     """A side whose inputs have other sizes."""
-    small = ModelProto()
-    small.CopyFrom(side)
+    small = copied(side)
     for info in small.graph.input:
         for declared, d in zip(info.type.tensor_type.shape.dim, shapes[info.name], strict=True):
             if isinstance(d, int):

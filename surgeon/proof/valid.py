@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from onnx import ModelProto
 
-from surgeon.ir.protos import tensors_read
+from surgeon.ir.protos import reads
 from surgeon.proof.feeds import Feeds, SizedInput, feeds_of
 from surgeon.proof.integer_roles import corners_of_rois, pictures_of_rois, pooled_rois
 
@@ -63,7 +63,7 @@ def _thresholds(model: ModelProto) -> frozenset[str]:
     }
     for node in reversed(model.graph.node if found else ()):
         if not found.isdisjoint(node.output):
-            found.update(tensors_read(node))
+            found.update(reads(node))
     return frozenset(found)
 
 

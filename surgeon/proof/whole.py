@@ -14,6 +14,7 @@ from onnx import ModelProto
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.lattice import declared_dim
 from surgeon.ir.model import Model
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.cut import largest_pad
 from surgeon.proof.feeds import Feeds, SizedInput
@@ -74,10 +75,7 @@ def whole_pair(
     given = dict(shapes or {})
     fixed = fixed_symbols(before, given, empty=empty)
     inputs: list[DeclaredInput] = []
-    weights = {t.name for t in before.graph.initializer}
-    for info in before.graph.input:
-        if info.name in weights:
-            continue
+    for info in given_inputs(before):
         dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
         for k, size in enumerate(given.get(info.name, ())):
             if dims[k] is None:  # a name of its own for a dimension that has neither name nor size

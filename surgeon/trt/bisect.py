@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from surgeon.errors import EngineError, ModelError
 from surgeon.ir.files import check_writable, read, with_weights
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
-from surgeon.ir.protos import tensors_read
+from surgeon.ir.protos import copied, reads, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.freezing import frozen
@@ -311,8 +310,7 @@ def _marked(model: ModelProto, marks: Sequence[str], values: Feeds) -> ModelProt
     """A copy with further outputs, of the types and ranks that their values have."""
     if not marks:
         return model
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     for name in marks:
         kind = helper.np_dtype_to_tensor_dtype(values[name].dtype)
         copy.graph.output.append(helper.make_tensor_value_info(name, kind, [None] * values[name].ndim))
@@ -329,12 +327,9 @@ def _shared(before: ModelProto, after: ModelProto) -> list[str]:
 
 def _values(model: ModelProto, names: Sequence[str], feeds: Feeds) -> Feeds:
     """The named tensors and the inputs, computed by the model."""
-    whole = ModelProto()
-    whole.CopyFrom(model)
     wanted = list(dict.fromkeys(names))
-    del whole.graph.output[:]
-    whole.graph.output.extend([onnx.ValueInfoProto(name=n) for n in wanted])
-    return {**feeds, **dict(zip(wanted, Runner(whole).run(feeds), strict=True))} if wanted else dict(feeds)
+    found = Runner(returning(model, wanted)).run(feeds) if wanted else []
+    return {**feeds, **dict(zip(wanted, found, strict=True))}
 
 
 def _same_node(a: NodeProto, b: NodeProto) -> bool:
@@ -353,9 +348,7 @@ def _runs(model: ModelProto, feeds: Feeds) -> bool:
 
 def _float_types(model: ModelProto) -> dict[str, np.dtype]:
     """The types of the main graph's tensors that hold floats."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    index = Model(copy)
+    index = Model(copied(model))
     types = {i.name: i.type.tensor_type.elem_type for i in model.graph.input}
     types |= {o.name: index.dtype(o) for n in index.graph.live() for o in n.outputs if o is not None}
     return {name: helper.tensor_dtype_to_np_dtype(kind) for name, kind in types.items() if kind in FLOATS}
@@ -410,9 +403,9 @@ def _window(model: ModelProto, output: str, known: Collection[str], values: Feed
         if id(node) in wanted:
             continue
         wanted.add(id(node))
-        stack += [i for i in tensors_read(node) if i]
+        stack += reads(node)
     nodes = [n for n in model.graph.node if id(n) in wanted]
-    read = {i for n in nodes for i in tensors_read(n)}
+    read = {i for n in nodes for i in reads(n)}
     *ins, out = (
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(values[n].dtype), values[n].shape)
         for n in (*inputs, output)

@@ -28,6 +28,7 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError
 from surgeon.ir.files import check_writable, read_all
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
 from surgeon.precision.data import load_data
@@ -312,7 +313,7 @@ def _inputs(
 
 def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
     for what, left, right in (
-        ("input", _input_names(before), _input_names(after)),
+        ("input", *([i.name for i in given_inputs(m)] for m in (before, after))),
         ("output", [o.name for o in before.graph.output], [o.name for o in after.graph.output]),
     ):
         if left != right:
@@ -320,8 +321,3 @@ def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
                 f"the models have different {what}s: {', '.join(left) or 'none'} and {', '.join(right) or 'none'}. "
                 "Compare a model with its own rewritten form; --set gives the value of an input that it no longer has."
             )
-
-
-def _input_names(model: ModelProto) -> list[str]:
-    weights = {t.name for t in model.graph.initializer}
-    return [i.name for i in model.graph.input if i.name not in weights]

@@ -12,6 +12,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import SurgeonError, UsageError, did_you_mean
 from surgeon.ir.lattice import Dim, declared_dim
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
 from surgeon.proof.sizes import INTEGERS, Symbols
@@ -162,9 +163,7 @@ def _is_shape_of(dims: Sequence[Dim], sizes: Sequence[int]) -> bool:
 
 def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
     """The declared dimensions of each input that is not a weight."""
-    weights = {t.name for t in model.graph.initializer}
-    infos = [i for i in model.graph.input if i.name not in weights]
-    return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in infos}
+    return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in given_inputs(model)}
 
 
 def names_of_dynamic(model: ModelProto) -> list[str]:

@@ -32,6 +32,7 @@ from polygraphy.logger import G_LOGGER
 from surgeon.errors import EngineError, UsageError
 from surgeon.ir.files import is_large, with_weights
 from surgeon.ir.lattice import declared_dim
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
@@ -130,14 +131,12 @@ class EvaluatorRunner(BaseRunner):  # type: ignore[misc]
         self._model, self._evaluator = model, Reference(model)
 
     def get_input_metadata_impl(self) -> TensorMetadata:
-        weights = {t.name for t in self._model.graph.initializer}
         meta = TensorMetadata()
-        for info in self._model.graph.input:
-            if info.name not in weights:
-                kind = info.type.tensor_type
-                dims = [declared_dim(d) for d in kind.shape.dim]
-                shape = [d if isinstance(d, int) else None for d in dims]
-                meta.add(info.name, DataType.from_dtype(kind.elem_type, "onnx"), shape)
+        for info in given_inputs(self._model):
+            kind = info.type.tensor_type
+            dims = [declared_dim(d) for d in kind.shape.dim]
+            shape = [d if isinstance(d, int) else None for d in dims]
+            meta.add(info.name, DataType.from_dtype(kind.elem_type, "onnx"), shape)
         return meta
 
     def infer_impl(self, feed_dict: Feeds) -> Feeds:

@@ -9,6 +9,7 @@ from onnx import ModelProto
 
 from surgeon.errors import EngineError, SurgeonError, UsageError
 from surgeon.ir.files import read
+from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
 from surgeon.pipeline.options import Options
@@ -112,8 +113,7 @@ def _why_not_compared(before: ModelProto, same: bool, result: Result, options: O
 
 def _interface(model: ModelProto) -> list[tuple[str, int, list[int | None]]]:
     """Name, type and sizes of each input; None for a size that is not fixed."""
-    weights = {t.name for t in model.graph.initializer}
-    inputs = ((i.name, i.type.tensor_type) for i in model.graph.input if i.name not in weights)
+    inputs = ((i.name, i.type.tensor_type) for i in given_inputs(model))
     return [(name, t.elem_type, [d.dim_value if d.dim_value > 0 else None for d in t.shape.dim]) for name, t in inputs]
 
 
