@@ -11,6 +11,7 @@ from onnx import ModelProto, numpy_helper
 from surgeon.errors import SurgeonError
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.files import with_data
+from surgeon.ir.following import Closure
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import is_static
 from surgeon.ir.operators import HOLDS, MEASURES, RANDOM
@@ -40,7 +41,7 @@ class Constants:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._decided: dict[Value, bool] = {}
+        self._closure = Closure(self._is_constant)
         self._values: dict[Value, Array] = {}
         self._results: dict[bytes, list[Array] | None] = {}  # of a model of one node
         self._fingerprints: dict[Value, Fingerprint] = {}
@@ -49,17 +50,8 @@ class Constants:
         """Whether `value` can be computed without the model's inputs. Memoised, so linear over a whole run."""
         if value.varies:
             return False
-        decided = self._decided.get(value)
-        if decided is not None:
-            return decided
-        stack = [value]
-        while stack:
-            undecided = self._decide(stack[-1])
-            if undecided is None:
-                stack.pop()
-            else:
-                stack.append(undecided)
-        return self._decided[value]
+        decided = self._closure.decided.get(value)
+        return self._closure.holds(value) if decided is None else decided
 
     def value(self, value: Value) -> Array | None:
         """The elements of a constant; None for any other tensor, or one too large to be worth it."""
@@ -121,39 +113,22 @@ class Constants:
 
     def expect_more(self) -> None:
         """More has become knowable: what was not a constant is decided again."""
-        self._decided = {v: True for v, decided in self._decided.items() if decided}
+        self._closure.decided = {v: True for v, decided in self._closure.decided.items() if decided}
 
-    def _decide(self, value: Value) -> Value | None:
-        """Decide whether a tensor is a constant, or return an input of its producer that is to be decided first."""
-        decided, node = self._decided, value.producer
-        if value in decided:
-            return None
-        if node is not None and node.key not in MEASURES:
-            inputs = [i for i in node.inputs if i is not None]
-            if any(i.varies or decided.get(i) is False for i in inputs):
-                decided[value] = False
-                return None
-            undecided = next((i for i in inputs if i not in decided), None)
-            if undecided is not None:
-                return undecided
-        decided[value] = self._follows(value)
-        return None
-
-    def _follows(self, value: Value) -> bool:
-        """Whether a tensor is a constant, given that every input of its producer is.
+    def _is_constant(self, value: Value) -> bool | None:
+        """Whether a tensor is a constant; None where it is one if every input of its producer is.
 
         For a Shape or a Size only the sizes of the input have to be known.
         """
-        if value.tensor is not None:
-            return not value.is_input
         node = value.producer
-        if node is None:
-            return False
+        if value.varies or node is None:
+            return value.tensor is not None and not value.is_input
         if node.key in MEASURES:
             return self._measured(node) is not None
-        if node.bodies or node.key in NEVER_CONSTANT or "::" in node.key or self._model.schema(node) is None:
+        if any(i is not None and i.varies for i in node.inputs) or node.bodies or node.key in NEVER_CONSTANT:
             return False
-        return not any(a.ref_attr_name for a in node.proto.attribute)
+        known = "::" not in node.key and self._model.schema(node) is not None
+        return None if known and not any(a.ref_attr_name for a in node.proto.attribute) else False
 
     def _without_inputs(self, value: Value) -> Array | None:
         """The elements of an initializer, or of what a Shape or a Size returns: they need no other tensor's."""

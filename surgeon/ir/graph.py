@@ -124,6 +124,11 @@ class Node:
         return self.proto.op_type
 
     @property
+    def domain(self) -> str:
+        """The domain of the operator; empty for ONNX's own."""
+        return "" if self.proto.domain == "ai.onnx" else self.proto.domain
+
+    @property
     def name(self) -> str:
         """The name that the file gives the node; may be empty."""
         return self.proto.name

@@ -128,13 +128,11 @@ class Model:
 
     def schema(self, node: Node) -> onnx.defs.OpSchema | None:
         """The operator's schema at the model's opset; None for an operator that onnx does not know."""
-        domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
-        return schema(node.op, domain, self.opset_in(node.graph, domain))
+        return schema(node.op, node.domain, self.opset_in(node.graph, node.domain))
 
     def schema_defaults(self, node: Node) -> dict[str, Any]:
         """The attributes for which the operator's schema has defaults, with those."""
-        domain = node.proto.domain if node.proto.domain != "ai.onnx" else ""
-        return defaults(node.op, domain, self.opset_in(node.graph, domain))
+        return defaults(node.op, node.domain, self.opset_in(node.graph, node.domain))
 
     def reversed_axes(self, node: Node) -> list[int] | None:
         """What a Transpose that names no axes does; None where the rank is not known."""

@@ -48,9 +48,8 @@ def check_nodes(graph: Graph) -> None:
         first = next(iter(nodes), None)
         if first is None:
             continue
-        domain = first.proto.domain if first.proto.domain != "ai.onnx" else ""
-        wanted = attribute_types(first.op, domain, domains.get(domain, 1))
-        needed = needed_inputs(first.op, domain, domains.get(domain, 1))
+        asked = first.op, first.domain, domains.get(first.domain, 1)
+        wanted, needed = attribute_types(*asked), needed_inputs(*asked)
         if wanted:
             for node in nodes:
                 _check_attributes(node, wanted)
@@ -101,8 +100,7 @@ def _needed_inside(
                 if _needed_inside(inner, frozenset(names), seen):
                     return name, user
                 continue
-            domain = user.proto.domain if user.proto.domain != "ai.onnx" else ""
-            needed = needed_inputs(user.op, domain, user.graph.model.opset_in(user.graph, domain))
+            needed = needed_inputs(user.op, user.domain, user.graph.model.opset_in(user.graph, user.domain))
             if not needed.keys().isdisjoint(places):
                 return name, user
     return None
@@ -113,10 +111,9 @@ def check_required(graph: Graph) -> None:
     domains = graph.model.opsets_in(graph)
     for nodes in graph.by_op.values():
         first = next(iter(nodes), None)
-        domain = "" if first is None or first.proto.domain == "ai.onnx" else first.proto.domain
-        required: frozenset[str] = (
-            frozenset() if first is None else required_attributes(first.op, domain, domains.get(domain, 1))
-        )
+        if first is None:
+            continue
+        required = required_attributes(first.op, first.domain, domains.get(first.domain, 1))
         for node in nodes if required else ():
             missing = required.difference(a.name for a in node.proto.attribute)
             if missing:

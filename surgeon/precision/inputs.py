@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
+from surgeon.ir.following import readers
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS, Shape
 from surgeon.ir.model import Model
@@ -231,10 +232,11 @@ def _guesses(model: Model) -> dict[str, Guess]:
 
 def _guess(model: Model, value: Value) -> Guess | None:
     elem, shape, name = model.dtype(value), model.shape(value), value.name.lower()
-    readers = list(_readers(value))
+    movers = MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}
+    nodes = [node for node, _ in readers([value], lambda node: node.op in movers)]
     if elem in FLOATS or elem == TensorProto.UINT8:
         if shape is not None and is_image(shape):
-            is_bytes = elem == TensorProto.UINT8 or any(_scales_bytes(model, n) for n in readers)
+            is_bytes = elem == TensorProto.UINT8 or any(_scales_bytes(model, n) for n in nodes)
             return BYTES if is_bytes else PHOTO
         if elem in FLOATS and shape is not None and _is_waveform(shape) and "feat" not in name:
             return WAVEFORM
@@ -243,28 +245,15 @@ def _guess(model: Model, value: Value) -> Guess | None:
         return MASK
     if elem not in (TensorProto.INT64, TensorProto.INT32):
         return None
-    rows = [r for r in (_rows(model, n, value) for n in readers) if r]
+    rows = [r for r in (_rows(model, n, value) for n in nodes) if r]
     if rows:
         return _ids(min(rows))
     if _is_short(shape) and _is_size(model, value):
         return LENGTH if "len" in name else SIZE
-    known = [n for n in (_compared_number(model, n) for n in readers) if n is not None]
+    known = [n for n in (_compared_number(model, n) for n in nodes) if n is not None]
     if known:
         return _one_number(known[0])
     return LENGTH if "len" in name else None
-
-
-def _readers(value: Value) -> Iterator[Node]:
-    """The nodes that read a tensor, also through nodes that move or cast its numbers."""
-    todo, seen = [value], set()
-    while todo:
-        for user in todo.pop().users:
-            if user in seen:
-                continue
-            seen.add(user)
-            yield user
-            if user.op in MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}:
-                todo += [o for o in user.outputs if o is not None]
 
 
 def _is_waveform(shape: Shape) -> bool:

@@ -166,10 +166,9 @@ def returns(model: Model, node: Node, index: int, elem: int) -> bool:
 
 
 def _has(model: Model, node: Node, position: int, elem: int, *, output: bool) -> bool:
-    domain = "" if node.proto.domain == "ai.onnx" else node.proto.domain
-    if domain == DOMAIN:
+    if node.domain == DOMAIN:
         return True
-    return _schema_has(node.op, domain, model.opset_in(node.graph, domain), position, elem, output)
+    return _schema_has(node.op, node.domain, model.opset_in(node.graph, node.domain), position, elem, output)
 
 
 @cache

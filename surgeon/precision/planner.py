@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from onnx import TensorProto
 
+from surgeon.ir.following import readers
 from surgeon.ir.graph import BODIED, Graph, Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
@@ -216,7 +217,7 @@ class _Planner:
             return "inputs and outputs of a body keep their types"
         if node.proto.domain == DOMAIN:
             return ""
-        if node.proto.domain not in ("", "ai.onnx") or model.schema(node) is None:
+        if node.domain or model.schema(node) is None:
             return f"the operator {node.key} is not ONNX's own"
         if node.key == "BitCast":
             return "it reads the bits of its input"
@@ -498,11 +499,7 @@ def _types_by_attribute(model: Model, node: Node, outputs: Sequence[Value]) -> b
 
 def _readers(value: Value) -> Iterator[Node]:
     """The nodes that read a tensor, after casts."""
-    for user in value.users:
-        if user.key == "Cast" and user.outputs[0] is not None:
-            yield from _readers(user.outputs[0])
-        else:
-            yield user
+    return (user for user, _ in readers([value], lambda node: node.key == "Cast") if user.key != "Cast")
 
 
 def _is_squared(node: Node) -> bool:
@@ -515,18 +512,9 @@ def _is_squared(node: Node) -> bool:
 
 def _divides(node: Node) -> bool:
     """Whether what the node returns divides something, after roots and changes of shape."""
-    todo, seen = [o for o in node.outputs if o is not None], set()
-    while todo:
-        value = todo.pop()
-        for user in value.users:
-            if user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value):
-                return True
-            if user in seen or user.key not in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity"):
-                continue
-            if user.outputs[0] is not None:
-                seen.add(user)
-                todo.append(user.outputs[0])
-    return False
+    made = [o for o in node.outputs if o is not None]
+    after = readers(made, lambda user: user.key in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity"))
+    return any(user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value) for user, value in after)
 
 
 __all__ = ["SCALED", "Planner"]

@@ -18,10 +18,12 @@ import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.ir.definitions import by_definition
+from surgeon.ir.following import Closure
 from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
+from surgeon.ir.operators import MEASURES
 from surgeon.ir.protos import all_nodes, body_protos, functions_behind, reads
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.schemas import DOMAIN
@@ -48,6 +50,14 @@ class CutWindow:
     unranked: str = ""
 
 
+def _is_from_shapes(value: Value) -> bool | None:
+    """Whether a tensor follows from shapes; None where it does if everything that its node reads does."""
+    node = value.producer
+    if value.is_written or (node is not None and node.key in MEASURES):
+        return True
+    return False if node is None or value.varies or node.bodies or "::" in node.key else None
+
+
 class Cutter:
     """Cuts windows out of one model.
 
@@ -68,7 +78,7 @@ class Cutter:
         self.fixed = fixed
         self._present = present
         self._originals = originals
-        self._from_shapes: dict[Value, bool] = {}
+        self._from_shapes = Closure(_is_from_shapes)
 
     def cut(self, record: Rewrite) -> CutWindow | None:
         """The rewrite's window; None where it has no outputs, since what went was read by nobody.
@@ -100,34 +110,7 @@ class Cutter:
 
     def follows_from_shapes(self, value: Value) -> bool:
         """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
-        stack = [value]
-        while stack:
-            open_input = self._decide(stack[-1])
-            if open_input is None:
-                stack.pop()
-            else:
-                stack.append(open_input)
-        return self._from_shapes[value]
-
-    def _decide(self, value: Value) -> Value | None:
-        """Note whether a tensor follows from shapes; or return an input of its node to decide first."""
-        answers, node = self._from_shapes, value.producer
-        if value in answers:
-            return None
-        if value.is_written or (node is not None and node.key in ("Shape", "Size")):
-            answers[value] = True
-            return None
-        if node is None or value.varies or node.bodies or "::" in node.key:
-            answers[value] = False
-            return None
-        inputs = [i for i in node.inputs if i is not None]
-        if any(answers.get(i) is False for i in inputs):
-            answers[value] = False
-            return None
-        open_input = next((i for i in inputs if i not in answers), None)
-        if open_input is None:
-            answers[value] = True
-        return open_input
+        return self._from_shapes.holds(value)
 
     def _is_unread(self, alias: Value | None) -> bool:
         """Whether a tensor that stands for a window's output has gone since: no node is left to read it."""

@@ -1,0 +1,63 @@
+"""Walks from tensor to tensor: up to what decides a property of them, and down to what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from surgeon.ir.graph import Node, Value
+
+
+def readers(values: Iterable[Value], through: Callable[[Node], bool]) -> Iterator[tuple[Node, Value]]:
+    """The nodes that read some tensors, each with the tensor, and those that read what nodes make that are looked
+    `through`."""
+    todo = list(values)
+    seen = set(todo)
+    while todo:
+        value = todo.pop()
+        for user in value.users:
+            yield user, value
+            made = [o for o in user.outputs if o is not None and o not in seen] if through(user) else []
+            todo += made
+            seen.update(made)
+
+
+class Closure:
+    """Which tensors have a property that follows from what their nodes read; each is decided once.
+
+    base     whether a tensor has it, whatever its node reads; None where it has it if all that its node reads does
+    decided  what is known so far
+    """
+
+    def __init__(self, base: Callable[[Value], bool | None]) -> None:
+        self._base = base
+        self.decided: dict[Value, bool] = {}
+
+    def holds(self, value: Value) -> bool:
+        """Whether a tensor has the property; without recursion, since models are deep."""
+        stack = [value]
+        while stack:
+            undecided = self._decide(stack[-1])
+            if undecided is None:
+                stack.pop()
+            else:
+                stack.append(undecided)
+        return self.decided[value]
+
+    def _decide(self, value: Value) -> Value | None:
+        """Decide on a tensor, or return one that its node reads and that is to be decided first."""
+        decided = self.decided
+        if value in decided:
+            return None
+        found = self._base(value)
+        if found is None:
+            assert value.producer is not None
+            inputs = [i for i in value.producer.inputs if i is not None]
+            found = all(decided.get(i) is not False for i in inputs)
+            undecided = next((i for i in inputs if i not in decided), None) if found else None
+            if undecided is not None:
+                return undecided
+        decided[value] = found
+        return None
+
+
+__all__ = ["Closure", "readers"]
