@@ -133,6 +133,7 @@ class Group(NamedTuple):
     added: int
     max_error: float | None
     grade: str
+    rewrites: Sequence[Applied] = ()
 
 
 class _Asked(TypedDict):
@@ -284,7 +285,8 @@ def _group(name: str, strategy: str, those: Sequence[Applied]) -> Group:
     removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
     errors = [a.max_error for a in those if a.max_error is not None]
     grade = max((a.grade for a in those), key=GRADES.index)
-    return Group(name, strategy, len(those), removed, added, max(errors) if len(errors) == len(those) else None, grade)
+    error = max(errors) if len(errors) == len(those) else None
+    return Group(name, strategy, len(those), removed, added, error, grade, those)
 
 
 def _shown(kind: str, entries: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:

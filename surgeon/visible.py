@@ -21,11 +21,6 @@ def visible(text: str) -> str:
     return COMMAND_INSIDE.sub(r"\\x23", COMMAND_START.sub(r"\1\\x3a", text))
 
 
-def visible_lines(text: str) -> str:
-    """Several lines, each `visible`."""
-    return "\n".join(map(visible, text.split("\n")))
-
-
 def visible_json(text: str) -> str:
     """JSON of the same value without the characters that `visible` spells. Line breaks between its parts stay."""
     if not all(map(str.isprintable, text.split("\n"))):
@@ -44,4 +39,4 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))
 
 
-__all__ = ["visible", "visible_json", "visible_lines"]
+__all__ = ["visible", "visible_json"]

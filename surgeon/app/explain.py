@@ -67,15 +67,7 @@ def explain_nodes(path: Path, wanted: str, given: CheckOptions, *, every: bool =
     report, target, selected = rewrite_source(Source(path), options).report, options.target, options.selected
     model = Model(read(path), path.parent)
     nodes = _find(model, wanted)
-    driver = Driver(
-        model,
-        selected,
-        target,
-        strategies=options.strategies,
-        plugins=options.libraries,
-        skip=options.skipped,
-        options=options.pass_options,
-    )
+    driver = options.driver(model)
     asked = [_Asked(node, str(target.why_unsupported(node) or ""), _up(node)) for node in nodes]
     texts = [node.text for node in nodes]
     as_filed = [_search(a.node, selected, driver, report) for a in asked]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
-from surgeon.report import GRADES, Applied, Declined, Report, target_name
+from surgeon.report import Applied, Declined, Group, Report, target_name
 from surgeon.verdict_text import answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
@@ -106,8 +106,8 @@ def render(
         _entries("Unknown", "Whether the target supports these nodes is unknown.", report.unknown, "warn"),
         _warnings(report.warnings),
         _precision(precision) if precision is not None else "",
-        _rewrites(report.applied),
-        _declined(report.declined),
+        _rewrites(report),
+        _entries("Declined", "A pattern held here, and the rewrite was not made.", report.declined, ""),
         _operators(report),
         _kernels(kernels.rows) if kernels.rows else "",
         _footer(report),
@@ -129,7 +129,7 @@ def notebook(report: Report) -> str:
         _entries("Unsupported", "", report.untaken, "bad"),
         _entries("Unknown", "", report.unknown, "warn"),
         _warnings(report.warnings),
-        _rewrites(report.applied),
+        _rewrites(report),
         _operators(report),
     ]
     # Nested, so that the rules hold inside alone.
@@ -274,20 +274,17 @@ def _warnings(warnings: Sequence[str]) -> str:
     return f"{_heading('Warnings', len(warnings))}{_table(('',), rows, 'warn')}"
 
 
-def _rewrites(applied: Sequence[Applied]) -> str:
-    head = _heading("Rewrites", len(applied))
-    if not applied:
+def _rewrites(report: Report) -> str:
+    head = _heading("Rewrites", len(report.applied))
+    if not report.applied:
         return f'{head}<p class="none">Nothing to rewrite.</p>'
-    groups: dict[tuple[str, str], list[Applied]] = {}
-    for a in applied:
-        groups.setdefault((a.pass_name, a.strategy), []).append(a)
     left = MOST_DRAWN
     parts = []
-    for (name, strategy), those in sorted(groups.items()):
-        shapes = _shapes(those)
+    for group in report.groups():
+        shapes = _shapes(group.rewrites)
         drawn = min(len(shapes), left)
         left -= drawn
-        parts.append(_group(name, strategy, those, shapes, drawn, len(applied) <= OPEN_WINDOWS))
+        parts.append(_group(group, shapes, drawn, len(report.applied) <= OPEN_WINDOWS))
     return head + "".join(parts)
 
 
@@ -308,17 +305,14 @@ def _shapes(those: Iterable[Applied]) -> Windows:
     return list(found.values())
 
 
-def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, drawn: int, show: bool) -> str:
-    errors = [a.max_error for a in those if a.max_error is not None]
-    proof = (
-        f"largest error {_error(max(errors))}" if len(errors) == len(those) else f"{len(errors)} of {len(those)} proved"
-    )
-    removed, added = sum(len(a.removed) for a in those), sum(len(a.added) for a in those)
+def _group(group: Group, shapes: Windows, drawn: int, show: bool) -> str:
+    those, proved = group.rewrites, sum(a.max_error is not None for a in group.rewrites)
+    proof = f"{proved} of {group.times} proved" if proved < group.times else f"largest error {_error(group.max_error)}"
     summary = (
-        f'<summary><b>{escape(name)}</b><span class="sub">{escape(strategy)}</span>'
-        f'<span class="sub">{len(those)}x</span>'
-        f'<span class="sub">{removed} &rarr; {added} nodes</span><span class="sub">{proof}</span>'
-        f'<span class="sub">{max((a.grade for a in those), key=GRADES.index)}</span></summary>'
+        f'<summary><b>{escape(group.pass_name)}</b><span class="sub">{escape(group.strategy)}</span>'
+        f'<span class="sub">{group.times}x</span>'
+        f'<span class="sub">{group.removed} &rarr; {group.added} nodes</span><span class="sub">{proof}</span>'
+        f'<span class="sub">{group.grade}</span></summary>'
     )
     windows = [_window(before, after, same) for before, after, same in shapes[:drawn]]
     if drawn < len(shapes):
@@ -341,7 +335,7 @@ def _group(name: str, strategy: str, those: Sequence[Applied], shapes: Windows, 
     )
     listed = len(those) > len(shapes) or drawn < len(shapes)
     inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'
-    place = _place(name, strategy)
+    place = _place(group.pass_name, group.strategy)
     return f'<details class="pass" id="{place}"{" open" if show else ""}>{summary}{inside}</details>'
 
 
@@ -373,10 +367,6 @@ def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> st
     else:
         text = draw(drawn, f"{record.pass_name} at {record.root}, {word}: {'; '.join(lines)}")
     return f'<div class="side {word}"><h3>{word}</h3>{text}</div>'
-
-
-def _declined(declined: Sequence[Declined]) -> str:
-    return _entries("Declined", "A pattern held here, and the rewrite was not made.", declined, "")
 
 
 def _listed(nodes: Sequence[str]) -> str:

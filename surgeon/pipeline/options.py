@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.ir.model import Model
 from surgeon.pipeline.option import (
     File,
     Flag,
@@ -29,6 +30,7 @@ from surgeon.pipeline.option import (
 )
 from surgeon.report import Progress
 from surgeon.rules import registry
+from surgeon.rules.driver import Driver
 from surgeon.rules.rule import ModelRule, Pass
 from surgeon.targets.target import Target
 
@@ -205,6 +207,19 @@ class Options(RewriteOptions):
     def proves(self) -> bool:
         """Whether rewrites are proved."""
         return self.verify != "none"
+
+    def driver(self, model: Model, excluded: Collection[tuple[str, str]] = ()) -> Driver:
+        """What rewrites a model; `excluded` are (pass name, output name) pairs that are left out."""
+        return Driver(
+            model,
+            self.selected,
+            self.target,
+            strategies=self.strategies,
+            plugins=self.libraries,
+            skip=self.skipped,
+            exclude=excluded,
+            options=self.pass_options,
+        )
 
     def without_rules(self, rules: Collection[ModelRule]) -> Options:
         """The same options without some rules over whole models."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -101,16 +102,7 @@ class Run:
         options, model = self.options, self.source.model()
         if self._untaken_before is None:
             self._untaken_before = sum(map(len, judged(model, options.target)))
-        driver = Driver(
-            model,
-            options.selected,
-            options.target,
-            strategies=options.strategies,
-            plugins=options.libraries,
-            skip=options.skipped,
-            exclude=excluded,
-            options=options.pass_options,
-        )
+        driver = options.driver(model, excluded)
         if options.proves:
             model.remember_types()
         driver.run()
@@ -217,11 +209,7 @@ class Run:
             self.options = self.options.without_rules(rules)
             self.undone.update({Declined(name, driver.model.graph.proto.name, why): None for name in driver.edited_by})
             return
-        loads, fails_from = 0, len(records)
-        while fails_from - loads > 1:
-            middle = (loads + fails_from) // 2
-            loads, fails_from = (loads, middle) if fails(middle) else (middle, fails_from)
-        found = records[fails_from - 1]
+        found = records[bisect_left(range(1, len(records)), True, key=fails)]
         self.excluded.update(found.keys)
         self.undone[_declined(found, why)] = None
 

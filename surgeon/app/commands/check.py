@@ -19,7 +19,6 @@ from surgeon.app.text import by_reason
 from surgeon.app.verdicts import FileVerdict, as_json
 from surgeon.errors import ModelError, UsageError
 from surgeon.pipeline.check import Checked, Untaken, check
-from surgeon.pipeline.misplaced import Misplaced
 from surgeon.pipeline.option import from_text, words_of
 from surgeon.pipeline.options import CheckOptions
 from surgeon.report import counted, target_name
@@ -27,7 +26,7 @@ from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
 from surgeon.verdict_text import merged
 
-HEADERS = ("node", "operator", "fixed by", "why")
+HEADERS = ("node", "operator", "fixed by")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -172,11 +171,13 @@ def _print(verdict: FileVerdict, screen: Screen) -> None:
 def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     if verdict.checked is None:
         return
-    _print_groups("unsupported", verdict.checked.untaken, screen, "bad")
+    print_groups("unsupported", verdict.checked.untaken, screen, "bad")
     advice = dict.fromkeys((u.op, u.advice) for u in verdict.checked.untaken if u.advice)
     screen.table("advice", ("operator", "advice"), list(advice))
-    _print_groups("unknown", verdict.checked.unknown, screen, "warn")
-    _print_misplaced(verdict.checked.misplaced, screen)
+    print_groups("unknown", verdict.checked.unknown, screen, "warn")
+    found = verdict.checked.misplaced
+    rows = [(m.node, m.op, f"surgeon rewrite {m.fixed_by}".rstrip(), f"{m.why}; {m.cost}") for m in found]
+    _print_rows("misplaced", rows, screen, "warn")
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
 
@@ -196,18 +197,14 @@ def _sentence(verdict: FileVerdict) -> str:
     return f"{name}: {counted(len(untaken), 'unsupported node')}{runs}; {mend}"
 
 
-def _print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
+def print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
     """Print each reason, and below it its nodes."""
-    rows = [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found]
-    for reason, alike in by_reason(rows).items():
-        screen.group(f"{word}: {reason}", HEADERS[:-1], [row[:-1] for row in alike], style)
+    _print_rows(word, [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found], screen, style)
 
 
-def _print_misplaced(found: Sequence[Misplaced], screen: Screen) -> None:
-    """Print what is wrong with quantizers, what that costs, and below it the nodes."""
-    rows = [(m.node, m.op, f"surgeon rewrite {m.fixed_by}".rstrip(), f"{m.why}; {m.cost}") for m in found]
+def _print_rows(word: str, rows: Sequence[tuple[str, ...]], screen: Screen, style: str) -> None:
     for reason, alike in by_reason(rows).items():
-        screen.group(f"misplaced: {reason}", ("node", "operator", "fixed by"), [row[:-1] for row in alike], "warn")
+        screen.group(f"{word}: {reason}", HEADERS, [row[:-1] for row in alike], style)
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:

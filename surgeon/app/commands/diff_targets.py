@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from surgeon.app.commands import DONE, FAILED
+from surgeon.app.commands.check import print_groups
 from surgeon.app.screen import Screen
-from surgeon.app.text import by_reason
 from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.report import counted, target_name
 from surgeon.targets import plugins, tables
 from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
-
-HEADERS = ("node", "operator", "fixed by")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,10 +22,10 @@ def run(args: argparse.Namespace) -> int:
     before, after = check(args.model, target=old), check(args.model, target=new)
     screen.line(f"{args.model}, from target {_title(old)} to {_title(new)}")
     screen.table("target", ("what", "before", "now"), list(_facts(old, new)), plain=("{}", "{} ->", "{}"))
-    _print_nodes("unsupported now: ", _only(after, before), screen, "bad")
-    _print_nodes("supported now; before: ", _only(before, after), screen, "good")
-    _print_nodes("unsupported by both: ", _both(before, after), screen, "warn")
-    _print_nodes("unknown: ", after.unknown, screen, "warn")
+    print_groups("unsupported now", _only(after, before), screen, "bad")
+    print_groups("supported now; before", _only(before, after), screen, "good")
+    print_groups("unsupported by both", _both(before, after), screen, "warn")
+    print_groups("unknown", after.unknown, screen, "warn")
     screen.table("rewrite", ("pass", "before", "now"), list(_passes(before, after)), plain=("{}", "{}x ->", "{}x"))
     lost = _only(after, before)
     name = target_name(str(new))
@@ -90,12 +88,3 @@ def _passes(before: Checked, after: Checked) -> Iterator[tuple[str, str, str]]:
         times = before.rewrites.get(name, 0), after.rewrites.get(name, 0)
         if times[0] != times[1]:
             yield name, str(times[0]), str(times[1])
-
-
-# ---- printing --------------------------------------------------------------------------------------------------------
-
-
-def _print_nodes(word: str, found: Sequence[Untaken], screen: Screen, style: str) -> None:
-    rows = [(u.node, u.op, u.fixed_by or "no pass", u.why) for u in found]
-    for reason, alike in by_reason(rows).items():
-        screen.group(f"{word}{reason}", HEADERS, [row[:-1] for row in alike], style)

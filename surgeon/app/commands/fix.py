@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from surgeon.app.findings import NOT_TAKEN, Finding
 from surgeon.app.screen import Screen
 from surgeon.app.summary import closing, print_precision, print_report, print_reports
 from surgeon.app.written import Done, check_places, formatted, report_files
-from surgeon.ir.files import Content, put
+from surgeon.ir.files import put
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.source import Source
@@ -35,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
         fixed = fix_source(given, out, options)
     report, status = fixed.report, _status(fixed)
     done = Done(fixed.result, fixed.advice, (fixed.kernels, fixed.program))
-    _write_reports(args, fixed, report_files(args, done, reports, source, out if fixed.files else None, status))
+    # After the model, which the parser and ONNX Runtime judged.
+    contents = report_files(args, done, reports, source, out if fixed.files else None, status)
+    files = {path: path for path in fixed.files}
+    put({path: text if isinstance(text, bytes) else text(files) for path, text in contents.items()})
     declined = report.declined if args.verbose else _of_what_stays(report)
     print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)
     if done.half is not None:
@@ -61,12 +64,6 @@ def run(args: argparse.Namespace) -> int:
     if args.format != "text":
         screen.text(formatted(args, done, status, list(_findings(args.model, fixed.parsed)), fix=_json(fixed)))
     return status
-
-
-def _write_reports(args: argparse.Namespace, fixed: Fixed, reports: Mapping[Path, Content]) -> None:
-    """Write the reports after the model, which the parser and ONNX Runtime judged."""
-    files = {path: path for path in fixed.files}
-    put({path: text if isinstance(text, bytes) else text(files) for path, text in reports.items()})
 
 
 def _json(fixed: Fixed) -> dict[str, Any]:
