@@ -13,6 +13,8 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TensorProto, TypeProto, defs, helper, numpy_helper
 
+from surgeon.ir.lattice import read_type
+
 DOMAIN = "com.microsoft"
 # What ONNX Runtime reads in ONNX's own domain -> the opset from which ONNX has it; 0 where it never had.
 IN_ONNX = {"LayerNormalization": 17, "SimplifiedLayerNormalization": 0}
@@ -43,16 +45,20 @@ def _as(op: str, *positions: int, opset: int = 17, quantized: bool = False) -> I
     def infer(ctx: Any) -> None:
         given = [p for p in positions if _is_given(ctx, p)]
         types = {f"x{p}": _of_elem(ctx.get_input_type(p), FLOAT if quantized else None) for p in given}
-        spec = defs.get_schema(op, opset, "")
-        node = helper.make_node(op, list(types), ["y"])
-        node.attribute.extend(a for n in spec.attributes if (a := ctx.get_attribute(n)) is not None)
-        found = onnx.shape_inference.infer_node_outputs(
-            spec, node, types, opset_imports=[helper.make_opsetid("", opset)]
-        )
-        if "y" in found:
-            ctx.set_output_type(0, _of_elem(found["y"], _elem(ctx, 0) if quantized else None))
+        found = _returned(ctx, op, types, opset)
+        if found is not None:
+            ctx.set_output_type(0, _of_elem(found, _elem(ctx, 0) if quantized else None))
 
     return infer
+
+
+def _returned(ctx: Any, op: str, types: dict[str, TypeProto], opset: int = 17) -> TypeProto | None:
+    """What ONNX's operator `op` returns for these inputs, with the node's attributes; None where nothing is known."""
+    spec = defs.get_schema(op, opset, "")
+    node = helper.make_node(op, list(types), ["y"])
+    node.attribute.extend(a for n in spec.attributes if (a := ctx.get_attribute(n)) is not None)
+    opsets = [helper.make_opsetid("", opset)]
+    return onnx.shape_inference.infer_node_outputs(spec, node, types, opset_imports=opsets).get("y")
 
 
 def _of_elem(given: TypeProto, elem: int | None) -> TypeProto:
@@ -70,12 +76,12 @@ def _is_given(ctx: Any, position: int) -> bool:
 
 def _shape(ctx: Any, position: int) -> list[int | str | None] | None:
     """The dimensions of an input; None where the rank is not known."""
-    if not _is_given(ctx, position):
-        return None
-    tensor = ctx.get_input_type(position).tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    return [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+    return _dims(ctx.get_input_type(position)) if _is_given(ctx, position) else None
+
+
+def _dims(kind: TypeProto | None) -> list[int | str | None] | None:
+    shape = None if kind is None else read_type(kind).shape
+    return None if shape is None else list(shape)
 
 
 def _set(ctx: Any, index: int, elem: int, shape: Sequence[int | str | None] | None) -> None:
@@ -211,14 +217,6 @@ def _split_gelu(ctx: Any) -> None:
     _set(ctx, 0, _elem(ctx, 0), shape)
 
 
-def _moved(position: int, perm: Sequence[int]) -> Callable[[Any], list[Any] | None]:
-    def shape(ctx: Any) -> list[Any] | None:
-        found = _shape(ctx, position)
-        return None if found is None or len(found) != len(perm) else [found[axis] for axis in perm]
-
-    return shape
-
-
 def _channels_last(
     op: str, *, elem_of: int = 0, weights: int | None = None, filters_last: bool = False, default: int = 0
 ) -> Infer:
@@ -242,14 +240,7 @@ def _channels_last(
         if w is not None:
             shapes["w"] = [w[0], w[-1], *w[1:-1]] if filters_last else w
         types = {name: helper.make_tensor_type_proto(FLOAT, shape) for name, shape in shapes.items()}
-        spec = defs.get_schema(op, 17, "")
-        node = helper.make_node(op, list(types), ["y"])
-        node.attribute.extend(a for n in spec.attributes if (a := ctx.get_attribute(n)) is not None)
-        found = onnx.shape_inference.infer_node_outputs(spec, node, types, opset_imports=[helper.make_opsetid("", 17)])
-        dims = found["y"].tensor_type.shape.dim if "y" in found and found["y"].tensor_type.HasField("shape") else None
-        shape = (
-            None if dims is None else [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims]
-        )
+        shape = _dims(_returned(ctx, op, types))
         if shape is not None and last:
             shape = [shape[0], *shape[2:], shape[1]]
         _set(ctx, 0, _elem(ctx, elem_of), shape)

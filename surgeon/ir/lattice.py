@@ -63,7 +63,7 @@ def read_type(proto: TypeProto) -> TensorType:
     dims: list[Dim] = []
     for dim in tensor.shape.dim[:]:
         size = dim.dim_value  # 0 where there is none
-        dims.append(size if size > 0 else declared_dim(dim))
+        dims.append(size if size > 0 or (size == 0 and dim.HasField("dim_value")) else dim.dim_param or None)
     return TensorType(tensor.elem_type, tuple(dims))
 
 
@@ -77,11 +77,9 @@ def value_info(name: str, elem: int, shape: Shape | None) -> onnx.ValueInfoProto
     return helper.make_value_info(name, type_proto(elem, shape))
 
 
-def declared_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    """The size or name that a file gives a dimension; None where it gives neither, or a -1 for it."""
-    if dim.HasField("dim_value"):
-        return dim.dim_value if dim.dim_value >= 0 else None
-    return dim.dim_param or None
+def declared_shape(info: onnx.ValueInfoProto) -> Shape:
+    """The dimensions that a file gives an input or an output; none where it gives no rank."""
+    return read_type(info.type).shape or ()
 
 
 def without_names(shape: Shape | None) -> Shape | None:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto
 
 from surgeon.errors import ModelError
 from surgeon.ir.protos import given_inputs, label_of
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.nodewise import LOOSE, Layout
-from surgeon.proof.equality import TOLERANCE, compare
+from surgeon.pipeline.nodewise import Layout, difference
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
 
@@ -143,8 +142,7 @@ def _difference(
         part = _part(together, layout, first, step, count)
     else:
         raise Mixed(f"{told} has the shape {list(together.shape)} for a batch of {count}")
-    tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(alone.dtype), 0.0)
-    found = compare(part, alone, tolerance=tolerance, finite=True)
+    found = difference(part, alone)
     if found.why:
         raise Mixed(f"in {told}, sample {first} of {count} is another one than alone: {found.why}")
     return found.error

@@ -22,9 +22,8 @@ from surgeon.ir.functions import opset_of
 from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import named
-from surgeon.pipeline.nodewise import LOOSE, Layout, Tensor, Walk, depends_on_sizes_alone, is_equal
+from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, difference, is_equal
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
-from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run, tensors_of_a_run
@@ -284,8 +283,7 @@ def _compared(
                 sizes[info.name] = other.shape[axis]
                 shared = range(min(one.shape[axis], other.shape[axis]))
                 one, other = np.take(one, shared, axis), np.take(other, shared, axis)
-            tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(one.dtype), 0.0)
-            found = compare(other, one, tolerance=tolerance, finite=True)
+            found = difference(other, one)
             if found.why:
                 raise ModelError(f"the rows cannot be fixed: the output '{info.name}' is another one: {found.why}.")
             worst = max(worst, found.error)

@@ -21,7 +21,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import copied, given_inputs, label_of, reads, refill, unused
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.batches import SEVERAL, Mixed, drawn, joined, named, prove_batches
@@ -86,7 +86,7 @@ def _require_tensors(model: ModelProto) -> None:
 
 def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
     """The axis of the batch by input: the first one of those that have there what the first input has."""
-    infos = {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in given_inputs(model)}
+    infos = {i.name: declared_shape(i) for i in given_inputs(model)}
     for name, axis in axes.items():
         if name not in infos:
             raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, infos)}")
@@ -173,9 +173,9 @@ class _Walk(Walk):
         self.choices = choices
         self.several: dict[str, int] = {}
         self.symbolic = any(
-            not isinstance(declared_dim(d), int)
+            not isinstance(d, int)
             for i in given_inputs(model)
-            for k, d in enumerate(i.type.tensor_type.shape.dim)
+            for k, d in enumerate(declared_shape(i))
             if axes.get(i.name) != k
         )
         self.layouts: dict[str, Layout | None] = {}

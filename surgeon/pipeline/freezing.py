@@ -12,7 +12,7 @@ from onnx import ModelProto, TypeProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import copied, given_inputs, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
@@ -64,7 +64,7 @@ def _array(name: str, value: Any, kind: TypeProto) -> np.ndarray:
     """The value of an input, from text such as `16000`, `64,64` or `64x64`, a number or an array."""
     if not kind.HasField("tensor_type"):
         raise UsageError(f"the input '{name}' is not a tensor: --set cannot give it a value.")
-    dims = [declared_dim(d) for d in kind.tensor_type.shape.dim]
+    dims = read_type(kind).shape or ()
     dtype = helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
     numbers = _numbers(name, value)
     shape = [d if isinstance(d, int) else 1 for d in dims]

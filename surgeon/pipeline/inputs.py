@@ -12,11 +12,11 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.files import with_weights
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.nodewise import difference
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
-from surgeon.proof.equality import TOLERANCE, compare
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
 
@@ -107,7 +107,7 @@ class _Step:
     @classmethod
     def of(cls, form: Form, info: ValueInfoProto) -> _Step:
         """What gives an input its form. Raises UsageError."""
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        dims = declared_shape(info)
         elem = info.type.tensor_type.elem_type
         if len(dims) != 4:
             raise UsageError(f"the input '{info.name}' has {len(dims)} dimensions: --input is for images, of four.")
@@ -188,13 +188,10 @@ def _prove(
     except Unrunnable as error:
         raise ModelError(f"the inputs cannot get another form: ONNX Runtime does not run the model: {error}.") from None
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
-        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(other.dtype), 0.0) if other.dtype != object else 0.0
-        difference = compare(one, other, tolerance=tolerance, finite=True)
-        if difference.why:
-            raise ModelError(
-                f"with the inputs in another form the output '{info.name}' is another one: {difference.why}."
-            )
-        worst = max(worst, difference.error)
+        moved = difference(one, other, times=1.0)
+        if moved.why:
+            raise ModelError(f"with the inputs in another form the output '{info.name}' is another one: {moved.why}.")
+        worst = max(worst, moved.error)
     return worst
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto
 
 from surgeon.ir.protos import reads
 from surgeon.ir.run import Runner, Unrunnable, model_around
-from surgeon.proof.equality import TOLERANCE, compare
+from surgeon.proof.equality import Difference, compare, tolerance_of
 
 LOOSE = 10.0  # times the tolerance of one window: a kernel sums a larger batch in another order, node by node
 
@@ -126,8 +126,12 @@ def is_equal(one: np.ndarray, other: np.ndarray) -> bool:
         return False
     if one.dtype.kind in "biuO":
         return bool(np.array_equal(one, other))
-    tolerance = LOOSE * TOLERANCE.get(helper.np_dtype_to_tensor_dtype(one.dtype), 0.0)
-    return not compare(one, other, tolerance=tolerance, finite=True).why
+    return not difference(one, other).why
 
 
-__all__ = ["LOOSE", "Layout", "Tensor", "Walk", "depends_on_sizes_alone", "is_equal"]
+def difference(one: np.ndarray, other: np.ndarray, times: float = LOOSE) -> Difference:
+    """The difference of two results of finite inputs, by the tolerance of their type, taken some times."""
+    return compare(one, other, tolerance=times * tolerance_of(other.dtype), finite=True)
+
+
+__all__ = ["Layout", "Tensor", "Walk", "depends_on_sizes_alone", "difference", "is_equal"]

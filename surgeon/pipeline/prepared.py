@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from surgeon.ir.attributes import node_text, read_attribute
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import all_graphs, label_of, unused
 from surgeon.report import Applied, Line
 
@@ -106,9 +106,10 @@ class Text:
     @classmethod
     def of_info(cls, info: ValueInfoProto) -> Text:
         """An input or an output: its name, type and sizes."""
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
         elem = TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
-        return cls(info.name, f"{info.name}: {elem}[{','.join('?' if d is None else str(d) for d in dims)}]")
+        return cls(
+            info.name, f"{info.name}: {elem}[{','.join('?' if d is None else str(d) for d in declared_shape(info))}]"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from surgeon.precision.operators import chosen_outputs
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.rounding import GIVEN, rounded
 from surgeon.precision.steps import without_steps
-from surgeon.proof.equality import TOLERANCE, Difference, compare, is_float
+from surgeon.proof.equality import Difference, compare, is_float, tolerance_of
 from surgeon.proof.exact import widened
 from surgeon.proof.feeds import NOT_FINITE, Feeds
 from surgeon.proof.judge import Judge, JudgedRun
@@ -120,7 +120,7 @@ class Standard:
 
     def tolerance(self, dtype: np.dtype) -> float:
         """How far apart two results of a type may be, relative to the largest number; 0 for integers."""
-        own = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
+        own = tolerance_of(dtype)
         holds_floats = is_float(dtype) or dtype.kind == "O"  # a sequence may
         return max(own, self.limit) if self.converted and holds_floats else own
 

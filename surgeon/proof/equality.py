@@ -106,12 +106,16 @@ def _compared_elements(after: np.ndarray, before: np.ndarray, *, tolerance: floa
             if type(a) is not type(b) or a != b:
                 return Difference(math.inf, f"it returns {str(a)[:40]!r} instead of {str(b)[:40]!r}")
             continue
-        wider = max(tolerance, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(b.dtype), 0.0))
-        found = compare(a, b, tolerance=wider, finite=finite)
+        found = compare(a, b, tolerance=max(tolerance, tolerance_of(b.dtype)), finite=finite)
         if found.why:
             return found
         worst = max(worst, found.error)
     return Difference(worst)
+
+
+def tolerance_of(dtype: np.dtype) -> float:
+    """How far two results of a type may be apart, relative to the largest number; 0 for integers."""
+    return TOLERANCE.get(helper.np_dtype_to_tensor_dtype(dtype), 0.0)
 
 
 def is_float(dtype: np.dtype) -> bool:

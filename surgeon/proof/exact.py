@@ -18,7 +18,7 @@ from surgeon.ir.operators import CONTINUOUS, ROUNDS
 from surgeon.ir.protos import all_nodes, holders, refill
 from surgeon.ir.retyping import retyped
 from surgeon.ir.run import Reference, Runner, Unrunnable, first_line
-from surgeon.proof.equality import TOLERANCE, is_float, smallest_normal
+from surgeon.proof.equality import is_float, smallest_normal, tolerance_of
 from surgeon.proof.feeds import NEXT_TO_NOTHING, OUT_OF_RANGE, Feeds
 
 # Operators with the attribute `stash_type`, and the opset from which they have it.
@@ -217,6 +217,5 @@ def _unexplained(own: np.ndarray, exact: np.ndarray, given: np.ndarray, part: fl
     a, b, c = (np.where(known, x.astype(np.float64), 0.0) for x in (own, exact, given))
     noise = float(np.abs(a - b)[np.isfinite(b)].max(initial=0.0))
     scale = float(np.abs(c).max(initial=0.0))
-    part = max(part, TOLERANCE.get(helper.np_dtype_to_tensor_dtype(given.dtype), 0.0))
-    allowed = max(part * scale, OTHER_ORDER * noise, smallest_normal(given.dtype))
+    allowed = max(max(part, tolerance_of(given.dtype)) * scale, OTHER_ORDER * noise, smallest_normal(given.dtype))
     return np.asarray(~(np.abs(a - c) <= allowed))

@@ -14,13 +14,21 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto
 
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
 from surgeon.ir.protos import all_nodes, copied, holders
 from surgeon.ir.run import Reference, Runner, Unrunnable
-from surgeon.proof.equality import TIMES_THE_ORIGINAL, TOLERANCE, Difference, compare, is_float, smallest_normal
+from surgeon.proof.equality import (
+    TIMES_THE_ORIGINAL,
+    TOLERANCE,
+    Difference,
+    compare,
+    is_float,
+    smallest_normal,
+    tolerance_of,
+)
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.integer_roles import divisors, plain_integers
@@ -172,10 +180,10 @@ class JudgedRun:
 
     def equality(self, index: int, *, at_least: float = 0.0) -> Equality:
         """The rule by which arrays are compared that stand for an output; `at_least`: no smaller tolerance will do."""
-        dtype = helper.np_dtype_to_tensor_dtype(self.expected[index].dtype)
+        own = tolerance_of(self.expected[index].dtype) * self.slack
         return partial(
             compare,
-            tolerance=max(TOLERANCE.get(dtype, 0.0) * self.slack, at_least, KERNEL_NOISE if self.is_noisy else 0.0),
+            tolerance=max(own, at_least, KERNEL_NOISE if self.is_noisy else 0.0),
             finite=self.kind not in NOT_FINITE,
             exact=partial(self.exact.output, index),
             rounding=partial(self.exact.rounding, index),
@@ -461,8 +469,7 @@ class Judge:
         given, expected = trial.results[index], trial.expected[index]
         if not is_float(expected.dtype):
             return None
-        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(expected.dtype), 0.0)
-        rule = partial(compare, tolerance=tolerance, finite=trial.kind not in NOT_FINITE)
+        rule = partial(compare, tolerance=tolerance_of(expected.dtype), finite=trial.kind not in NOT_FINITE)
         found = rule(given, expected)
         if not found.why or not math.isfinite(found.gap):
             return None
@@ -524,7 +531,7 @@ class Judge:
         wide, wide_after = trial.exact.defined(index), trial.exact_after.defined(index)
         if before is None or after is None:
             return None
-        tolerance = TOLERANCE.get(helper.np_dtype_to_tensor_dtype(before.dtype), 0.0) * self.slack
+        tolerance = tolerance_of(before.dtype) * self.slack
         rule = partial(compare, tolerance=tolerance, finite=trial.kind not in NOT_FINITE)
         if wide is None or wide_after is None:
             return rule(after, before)

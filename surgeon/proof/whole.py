@@ -12,7 +12,7 @@ import onnx
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import declared_shape
 from surgeon.ir.model import Model
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
@@ -76,7 +76,7 @@ def whole_pair(
     fixed = fixed_symbols(before, given, empty=empty)
     inputs: list[DeclaredInput] = []
     for info in given_inputs(before):
-        dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+        dims = list(declared_shape(info))
         for k, size in enumerate(given.get(info.name, ())):
             if dims[k] is None:  # a name of its own for a dimension that has neither name nor size
                 dims[k] = f"{info.name}#{k}"
@@ -96,7 +96,7 @@ def fixed_symbols(model: ModelProto, shapes: Shapes, *, empty: bool = False) -> 
     for name, sizes in shapes.items():
         if name not in inputs:
             raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
-        dims = [declared_dim(d) for d in inputs[name].type.tensor_type.shape.dim]
+        dims = declared_shape(inputs[name])
         if len(dims) != len(sizes):
             raise UsageError(f"the input '{name}' has {len(dims)} dimensions; {len(sizes)} were given.")
         for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):

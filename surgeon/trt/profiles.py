@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import SurgeonError, UsageError, did_you_mean
-from surgeon.ir.lattice import Dim, declared_dim
+from surgeon.ir.lattice import Dim, Shape, declared_shape
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
@@ -161,9 +161,9 @@ def _is_shape_of(dims: Sequence[Dim], sizes: Sequence[int]) -> bool:
     return len(dims) == len(sizes) and all(not isinstance(d, int) or d == s for d, s in zip(dims, sizes, strict=True))
 
 
-def _dims_of_inputs(model: ModelProto) -> dict[str, list[Dim]]:
+def _dims_of_inputs(model: ModelProto) -> dict[str, Shape]:
     """The declared dimensions of each input that is not a weight."""
-    return {i.name: [declared_dim(d) for d in i.type.tensor_type.shape.dim] for i in given_inputs(model)}
+    return {i.name: declared_shape(i) for i in given_inputs(model)}
 
 
 def names_of_dynamic(model: ModelProto) -> list[str]:
@@ -173,7 +173,7 @@ def names_of_dynamic(model: ModelProto) -> list[str]:
 
 def _count_of_values(info: ValueInfoProto) -> int | None:
     """How many numbers an input has of which sizes may be computed; None for any other."""
-    dims = [declared_dim(d) for d in info.type.tensor_type.shape.dim]
+    dims = declared_shape(info)
     is_short = info.type.tensor_type.elem_type in INTEGERS and len(dims) < 2
     return math.prod(d for d in dims if isinstance(d, int)) if is_short and None not in dims else None
 

@@ -31,7 +31,7 @@ from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, UsageError
 from surgeon.ir.files import is_large, with_weights
-from surgeon.ir.lattice import declared_dim
+from surgeon.ir.lattice import declared_shape, without_names
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.report import Progress
@@ -134,8 +134,7 @@ class EvaluatorRunner(BaseRunner):  # type: ignore[misc]
         meta = TensorMetadata()
         for info in given_inputs(self._model):
             kind = info.type.tensor_type
-            dims = [declared_dim(d) for d in kind.shape.dim]
-            shape = [d if isinstance(d, int) else None for d in dims]
+            shape = without_names(declared_shape(info))
             meta.add(info.name, DataType.from_dtype(kind.elem_type, "onnx"), shape)
         return meta
 

@@ -6,14 +6,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto, helper
+
+from surgeon.ir.run import Runner
 
 OPSET = 20
 
 
 def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndarray:
     """The first output of one operator of opset 20; an input left out is None. float32 in, float32 out."""
-    from onnx import helper
-
     names = ["" if value is None else f"i{n}" for n, value in enumerate(inputs)]
     present = {name: value for name, value in zip(names, inputs, strict=True) if value is not None}
     infos = [
@@ -24,14 +25,9 @@ def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndar
     output = helper.make_value_info("y", helper.make_tensor_type_proto(infos[0].type.tensor_type.elem_type, None))
     graph = helper.make_graph([node], operator, infos, [output])
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", OPSET)])
-    return np.asarray(_session(model.SerializeToString()).run(None, present)[0])
+    return _runner(model.SerializeToString()).run(present)[0]
 
 
 @lru_cache(maxsize=256)
-def _session(model: bytes) -> Any:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+def _runner(model: bytes) -> Runner:
+    return Runner(ModelProto.FromString(model))
