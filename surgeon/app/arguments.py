@@ -52,23 +52,7 @@ EXAMPLES = {
     "completion": ("completion bash", "completion zsh"),
     "plugins build": ("plugins build", "plugins build --tensorrt-root /opt/TensorRT --arch 87"),
 }
-COMMANDS = (
-    "fix",
-    "rewrite",
-    "check",
-    "why",
-    "verify",
-    "build",
-    "kernels",
-    "compare",
-    "passes",
-    "explain",
-    "targets",
-    "diff-targets",
-    "plugins",
-    "trust",
-    "completion",
-)
+COMMANDS = tuple(name for name in EXAMPLES if name and " " not in name)
 CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")  # argparse's words
 FORMATS = ("text", "json", "jsonl", "sarif", "github")
 RESULTS = "write one JSON line per model; run again to resume"
