@@ -63,7 +63,7 @@ def test_each_recorded_engine_has_its_measures() -> None:
 @pytest.mark.parametrize("name", MEASURED)
 def test_a_recorded_engine_is_read(name: str) -> None:
     engine = engine_of(recorded(name))
-    assert engine.version == "1.7.1.116" and len(engine.programs) == (2 if name == "two_profiles" else 1)
+    assert engine.runtime == "TensorRT-RTX 1.7.1.116" and len(engine.programs) == (2 if name == "two_profiles" else 1)
     assert measures(engine.programs[0]) == MEASURED[name]
 
 
@@ -76,7 +76,7 @@ def test_what_is_built_here_is_read(name: str) -> None:
     except EngineError as error:
         assert "cannot be read" in str(error) and "TensorRT-RTX 1.7.1.116" not in str(error)
         return
-    if engine.version == "1.7.1.116":
+    if engine.runtime == "TensorRT-RTX 1.7.1.116":
         assert engine.programs == engine_of(recorded(name)).programs
     assert engine.programs[0].kernels
 

@@ -301,11 +301,12 @@ def _add_build(commands: _Commands[_Parser]) -> None:
 
 def _add_kernels(commands: _Commands[_Parser]) -> None:
     p = _command(commands, "kernels", "[options] MODEL.onnx|ENGINE",
-                 "list the kernels that TensorRT-RTX runs, and the bytes that they move; needs no GPU")
-    p.add_argument("model", metavar="MODEL.onnx|ENGINE", help="a model, or an engine of TensorRT-RTX")
+                 "list the kernels that TensorRT runs, and the bytes that they move; with TensorRT-RTX without a GPU")
+    p.add_argument("model", metavar="MODEL.onnx|ENGINE", help="a model, or an engine")
     _group(p, "sizes and inputs").add_argument("--shapes", metavar="X:1x3x224x224", action="append", default=[],
         help="the shape of a dynamic input; default: a usual one")
-    _group(p, "engine").add_argument("--compute-capability", metavar="CC", help="of the GPU, such as 8.6; default: "
+    engine = _add_engines(p)
+    engine.add_argument("--compute-capability", metavar="CC", help="of the GPU, such as 8.6; default: "
                                      "what TensorRT-RTX builds for, 8.0 and later")
     output = _group(p, "output")
     output.add_argument("--against", metavar="OTHER", help="another model or engine: list what is different")

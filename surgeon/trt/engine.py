@@ -111,11 +111,13 @@ def serialized(
     cache: str | Path | None = None,
     sources: Sequence[Any] | None = None,
     capability: Any = None,
+    detailed: bool = False,
     progress: Progress | None = None,
 ) -> bytes:
     """The engine of an ONNX file, by Polygraphy's loaders put together; arguments as in `build`, checked.
 
     capability  the trt.ComputeCapability to build for, with TensorRT-RTX; None is its own choice
+    detailed    the engine keeps what TensorRT's inspector says of its layers
 
     It stays bytes: making it runnable needs a GPU. Raises EngineError with every refused node.
     """
@@ -134,7 +136,7 @@ def serialized(
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
             cache = None  # it warns about each of the calls and does nothing
-        config = _config(trt, profiles, fp16, cache, sources, capability, progress)
+        config = _config(trt, profiles, fp16, cache, sources, capability, detailed, progress)
         path = None if cache is None else str(cache)
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
@@ -152,6 +154,7 @@ def _config(
     cache: str | Path | None,
     sources: Sequence[Any] | None,
     capability: Any,
+    detailed: bool,
     progress: Progress | None,
 ) -> Callable[[Any, Any], Any]:
     """What Polygraphy calls with (builder, network) for the builder's configuration."""
@@ -160,6 +163,8 @@ def _config(
     options: dict[str, Any] = {}
     if cache is not None and Path(cache).exists():
         options["load_timing_cache"] = str(cache)
+    if detailed:
+        options["profiling_verbosity"] = trt.ProfilingVerbosity.DETAILED
     if progress is not None and hasattr(trt, "IProgressMonitor"):
         options["progress_monitor"] = _monitor(trt, progress)
 

@@ -1,6 +1,7 @@
-"""What TensorRT-RTX runs of a model, and how that differs from what it runs of another: `surgeon kernels`.
+"""What TensorRT runs of a model, and how that differs from what it runs of another: `surgeon kernels`.
 
-No GPU is needed: `surgeon.trt.program` reads the engine that TensorRT-RTX builds.
+For TensorRT-RTX no GPU is needed: `surgeon.trt.program` reads the engine that it builds. TensorRT builds on a GPU,
+where `surgeon.trt.inspector` asks its inspector and its profiler.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from surgeon.ir.process import Crashed, survived
 from surgeon.report import Progress
 from surgeon.targets.target import Target
 from surgeon.trt.ask import why_not
-from surgeon.trt.engine import serialized
+from surgeon.trt.engine import plugin_library, serialized, tactics
+from surgeon.trt.inspector import inspected
 from surgeon.trt.profiles import Profile, names_of_dynamic, typical_shapes
-from surgeon.trt.program import Engine, Kernel, Program, engine_of, is_engine, summary
-from surgeon.trt.runtime import choose_runtime, use
+from surgeon.trt.program import MAGIC, Engine, Kernel, Program, engine_of, is_engine, summary
+from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime, gpu, importable, title, use
 
 Shapes = Mapping[str, Sequence[int]]
 LARGE = 1_000_000_000  # bytes of a model that is not built only to count its kernels
@@ -30,7 +32,7 @@ LARGE = 1_000_000_000  # bytes of a model that is not built only to count its ke
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What TensorRT-RTX runs of a file.
+    """What TensorRT runs of a file.
 
     shapes   of the inputs, as the engine was built; empty where the file is an engine
     dynamic  the inputs of the model whose sizes were chosen
@@ -56,7 +58,7 @@ class Seen:
         """The JSON value: every program and every kernel, sizes in bytes."""
         return {
             "file": str(self.path),
-            "runtime": f"TensorRT-RTX {self.engine.version}",
+            "runtime": self.engine.runtime,
             "shapes": self.shapes,
             "programs": [program_to_json(p) for p in self.engine.programs],
         }
@@ -75,6 +77,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
                 "bytes_written": k.bytes_written,
                 "uncounted": k.uncounted,
                 "copy": k.is_copy,
+                "milliseconds": k.milliseconds,
             }
             for k in program.kernels
         ]
@@ -94,6 +97,7 @@ def totals(program: Program) -> dict[str, Any]:
         "activations": program.activations,
         "uncounted": program.uncounted,
         "branches": program.branches,
+        "milliseconds": program.milliseconds,
     }
 
 
@@ -103,15 +107,20 @@ def kernels(
     shapes: Shapes | None = None,
     like: Shapes | None = None,
     compute_capability: str | None = None,
+    runtime: str | None = None,
+    plugins: Sequence[str | Path] = (),
+    tactic_sources: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Seen:
-    """What TensorRT-RTX runs of an ONNX file, for which it builds an engine, or of an engine that it has built.
+    """What TensorRT runs of an ONNX file, for which it builds an engine, or of an engine that it has built.
 
     shapes              sizes of dynamic inputs; None is a usual size of each
     like                sizes of inputs of another model, which are taken where they fit
     compute_capability  of the GPU, such as "8.6"; None is TensorRT-RTX's default, 8.0 and later
 
-    An engine has its sizes and its GPU already. Raises EngineError where TensorRT-RTX does not build the model or the
+    The others are those of `surgeon.trt.engine.build`.
+
+    An engine has its sizes and its GPU already. Raises EngineError where TensorRT does not build the model or the
     engine is not understood, UsageError, ModelError.
     """
     path = Path(file)
@@ -119,15 +128,20 @@ def kernels(
         return Seen(path, _read(path, content(path)), {})
     model = read(path)
     sizes = typical_shapes(model, path.parent, shapes or {}, like or {})
-    trt = use(choose_runtime("rtx"))
-    capability = None if compute_capability is None else _capability(trt, compute_capability)
-    engine = serialized(trt, path, profiles=partial(_profiles, sizes), capability=capability, progress=progress)
-    return Seen(path, _read(path, engine), sizes, names_of_dynamic(model))
+    trt = use(choose_runtime(runtime))
+    engine = serialized(
+        trt, path, profiles=partial(_profiles, sizes), detailed=trt.__name__ != RTX, progress=progress,
+        capability=None if compute_capability is None else _capability(trt, compute_capability),
+        libraries=[plugin_library(p) for p in plugins], sources=tactics(trt, tactic_sources),
+    )  # fmt: skip
+    return Seen(path, _read(path, engine, sizes), sizes, names_of_dynamic(model))
 
 
-def _read(path: Path, data: bytes) -> Engine:
+def _read(path: Path, data: bytes, sizes: Shapes | None = None) -> Engine:
     try:
-        return engine_of(data)
+        if data.startswith(MAGIC) or not (importable(CLASSIC) and gpu()):
+            return engine_of(data)
+        return inspected(use(CLASSIC), data, sizes or {})
     except EngineError as error:
         raise EngineError(f"'{path}': {error}") from None
 
@@ -145,6 +159,8 @@ def _profiles(shapes: Shapes, network: Any) -> list[Profile]:
 
 def _capability(trt: Any, text: str) -> Any:
     """The member of trt.ComputeCapability for "8.6", "86" or "sm86". Raises UsageError."""
+    if not hasattr(trt, "ComputeCapability"):
+        raise UsageError(f"{title(trt)} builds for the GPU of this machine: leave out --compute-capability.")
     known = {n: m for n, m in trt.ComputeCapability.__members__.items() if n.startswith("SM")}
     name = "SM" + re.sub(r"^(sm_?)?", "", text.strip().lower()).replace(".", "")
     if name not in known:
@@ -180,14 +196,14 @@ def told(written: Path, original: Path | None, target: Target, like: Shapes | No
     if size_of(read_all(written)[1]) > LARGE:
         return Told(f"the kernels of so large a model are not counted: surgeon kernels {shlex.quote(str(written))}")
     try:
-        after = survived(partial(kernels, written, like=like))
+        after = survived(partial(kernels, written, like=like, runtime="rtx"))
     except (SurgeonError, Crashed):
         return Told()
     sizes = f"; {after.built_for}" if after.dynamic else ""
     if original is None:
         return Told(f"{summary(after.program)}{sizes}", after)
     try:
-        before = survived(partial(kernels, original, like=after.shapes)).program
+        before = survived(partial(kernels, original, like=after.shapes, runtime="rtx")).program
     except (SurgeonError, Crashed):
         return Told(f"{summary(after.program)}; TensorRT-RTX does not build the original{sizes}", after)
     return Told(f"{summary(after.program, before)}{sizes}", after)

@@ -89,6 +89,8 @@ class Kernel:
     is_copy   whether it only moves elements or changes their type
     nodes     the nodes of the ONNX model that it computes, or a part of which
     reads     the tensors in the memory of the GPU that it reads, and `writes` those that it writes
+
+    milliseconds  of one run on this GPU; None where it was not measured
     """
 
     name: str
@@ -97,6 +99,7 @@ class Kernel:
     nodes: tuple[str, ...]
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
+    milliseconds: float | None = None
 
     @property
     def bytes_read(self) -> int:
@@ -168,6 +171,12 @@ class Program:
         return sum(k.bytes for k in self.kernels)
 
     @property
+    def milliseconds(self) -> float | None:
+        """The sum of the kernels' times; None where they were not measured."""
+        times = [k.milliseconds for k in self.kernels if k.milliseconds is not None]
+        return sum(times) if times else None
+
+    @property
     def copies(self) -> int:
         """How many kernels only move elements or change their type."""
         return sum(k.is_copy for k in self.kernels)
@@ -186,9 +195,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What is read of an engine: the version of TensorRT-RTX, and its programs, one of which runs at a time."""
+    """What is read of an engine: "TensorRT-RTX 1.7.1.116", and its programs, one of which runs at a time."""
 
-    version: str
+    runtime: str
     programs: tuple[Program, ...]
 
 
@@ -216,7 +225,7 @@ def engine_of(data: bytes) -> Engine:
             f"what it runs cannot be read: {error}. It was built by TensorRT-RTX {version}; surgeon reads the programs "
             f"of version {READ} that TensorRT-RTX 1.7.1 writes."
         ) from None
-    return Engine(version, programs)
+    return Engine(f"TensorRT-RTX {version}", programs)
 
 
 def programs_of(texts: Sequence[str]) -> Iterator[Program]:
@@ -252,6 +261,9 @@ def summary(program: Program, before: Program | None = None) -> str:
     fused, attentions = program.attention
     if attentions:
         said.append(f"attention fused {fused} of {attentions}")
+    if program.milliseconds is not None:
+        earlier = "" if before is None or before.milliseconds is None else f" ({before.milliseconds:.3f})"
+        said.append(f"{program.milliseconds:.3f} ms{earlier}")
     return ", ".join(said)
 
 

@@ -1,10 +1,11 @@
-"""`surgeon kernels`: what TensorRT-RTX runs of a model, and what changed against another."""
+"""`surgeon kernels`: what TensorRT runs of a model, and what changed against another."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from surgeon.app import arguments
 from surgeon.app.commands import DONE
@@ -18,6 +19,7 @@ HEADERS = ("#", "computes", "nodes", "types", "MB read", "written", "share")
 PLAIN = ("{}", "{}", "{}", "{}", "{} MB read", "{} written", "{}")
 CHANGES = ("nodes", "kernels before", "after", "types", "MB before", "after")
 CHANGES_PLAIN = ("{}", "kernels {} ->", "{}", "{}", "{} MB ->", "{}")
+TIMED, TIMED_PLAIN = ("ms",), ("{} ms",)
 MOST = 20  # rows, where -v does not ask for all
 TEXTS = ("computes", "nodes")  # the columns that are cut to fit
 WIDE, LEAST = 60, 12  # columns of a long text in a pipe, and at least on a terminal
@@ -40,11 +42,15 @@ def run(args: argparse.Namespace) -> int:
 def _seen(args: argparse.Namespace, progress: Progress) -> tuple[Seen, Seen | None]:
     """The file, and the one that it is compared with, which gets the same sizes."""
     shapes, capability = arguments.shapes(args.shapes), args.compute_capability
-    after = kernels(args.model, shapes=shapes, compute_capability=capability, progress=progress)
+    build = partial(
+        kernels, compute_capability=capability, runtime=args.runtime, plugins=args.plugin_library,
+        tactic_sources=arguments.tactic_sources(args), progress=progress,
+    )  # fmt: skip
+    after = build(args.model, shapes=shapes)
     before = None
     if args.against is not None:
         like = after.shapes or shapes
-        before = kernels(args.against, like=like, compute_capability=capability, progress=progress)
+        before = build(args.against, like=like)
     if (shapes or capability) and not any(seen.shapes for seen in (after, before) if seen is not None):
         raise UsageError(
             "an engine has its sizes and its GPU already: --shapes and --compute-capability are for models."
@@ -76,11 +82,13 @@ def _value(after: Seen, before: Seen | None) -> dict[str, object]:
 def _print(seen: Seen, screen: Screen, every: bool) -> None:
     program = seen.program
     _print_title(seen, screen)
-    by_bytes = sorted(enumerate(program.kernels, 1), key=lambda pair: -pair[1].bytes)
-    shown = by_bytes if every else by_bytes[:MOST]
+    ordered = sorted(enumerate(program.kernels, 1), key=lambda pair: _cost(pair[1]), reverse=True)
+    shown = ordered if every else ordered[:MOST]
     rows = [_row(number, k, program) for number, k in shown]
-    screen.table("kernel", HEADERS, _fitted(rows, HEADERS, screen), plain=PLAIN)
-    left = by_bytes[len(shown) :]
+    timed = program.milliseconds is not None
+    headers, plain = (HEADERS + TIMED, PLAIN + TIMED_PLAIN) if timed else (HEADERS, PLAIN)
+    screen.table("kernel", headers, _fitted(rows, headers, screen), plain=plain)
+    left = ordered[len(shown) :]
     if left:
         screen.line(
             f"{counted(len(left), 'kernel')} more with {size(sum(k.bytes for _, k in left))}: -v prints all", "dim"
@@ -96,7 +104,7 @@ def _print(seen: Seen, screen: Screen, every: bool) -> None:
 
 def _print_title(seen: Seen, screen: Screen) -> None:
     gpus = ", ".join(f"{g[2:-1]}.{g[-1]}" if g.startswith("sm") else g for g in seen.program.gpus)
-    screen.line(f"{seen.path}, TensorRT-RTX {seen.engine.version}, compute capability {gpus}")
+    screen.line(f"{seen.path}, {seen.engine.runtime}, compute capability {gpus}")
     if seen.built_for:
         screen.line(seen.built_for, "dim")
 
@@ -119,7 +127,15 @@ def _print_notes(seen: Seen, screen: Screen, start: str = "") -> None:
 def _row(number: int, kernel: Kernel, program: Program) -> Row:
     share = kernel.bytes / program.bytes if program.bytes else 0.0
     read, written = f"{kernel.bytes_read / 1e6:.3f}", f"{kernel.bytes_written / 1e6:.3f}"
-    return str(number), kernel.in_words, kernel.nodes, kernel.types or "-", read, written, f"{share:.0%}"
+    row = str(number), kernel.in_words, kernel.nodes, kernel.types or "-", read, written, f"{share:.0%}"
+    if program.milliseconds is None:
+        return row
+    return *row, "-" if kernel.milliseconds is None else f"{kernel.milliseconds:.4f}"
+
+
+def _cost(kernel: Kernel) -> tuple[float, int]:
+    """What a kernel takes: its measured time, else its bytes."""
+    return kernel.milliseconds or 0.0, kernel.bytes
 
 
 def _fitted(rows: Sequence[Row], headers: Sequence[str], screen: Screen) -> list[tuple[str, ...]]:

@@ -1,0 +1,159 @@
+"""What an engine of TensorRT runs: the layers that its inspector lists, and the times that its profiler measures.
+
+Needs TensorRT 8.4 or newer and the GPU. The inspector's JSON is documented (IEngineInspector), the words in it are not:
+what is read was found in TensorRT 8.4.1. A layer whose sizes or types are not understood is an EngineError.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from surgeon.errors import EngineError
+from surgeon.trt.log import PolygraphyLog
+from surgeon.trt.program import LAYER, Engine, Kernel, Program, Tensor
+from surgeon.trt.runners import Running, trt_runner
+from surgeon.trt.runtime import title
+
+RUNS = 20  # of which the median time counts, after one that does not count
+COPIES = {"Concatenation", "NoOp", "Padding", "Reformat", "Shuffle", "Slice", "Cast"}
+NO_KERNEL = {"NoOp", "Constant"}  # layers for which nothing runs
+TYPES = (  # the words for a type in a format, and the bytes of an element; the first that is found counts
+    (r"bf16|bfloat16", "bf16", 2), (r"fp16|\bhalf\b", "fp16", 2), (r"fp32|\bfloat\b", "fp32", 4),
+    (r"int8", "int8", 1), (r"int32", "int32", 4), (r"int64", "int64", 8), (r"bool", "bool", 1), (r"fp8", "fp8", 1),
+)  # fmt: skip
+FUSED = re.compile(
+    r"PWN\(|\{ForeignNode\[|\.\.\.|\]\}|, | \+ |\)+(?=,|$| \+)"
+)  # between the names of nodes in a layer's
+UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|ONNXTRT_).*")
+
+
+def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]]) -> Engine:
+    """The layers of an engine and their times, by TensorRT's own inspector and profiler.
+
+    shapes  of the dynamic inputs; the engine's first profile must take them
+
+    Raises EngineError where the engine does not start, or was built without the names of its layers.
+    """
+    from polygraphy.backend.trt import EngineFromBytes
+
+    with PolygraphyLog():
+        runner = trt_runner(EngineFromBytes(data))
+    with Running(title(trt), runner, narrows=True) as running, PolygraphyLog():
+        feeds = _feeds(runner, shapes)
+        running(feeds)
+        inspector = runner.engine.create_engine_inspector()
+        inspector.execution_context = runner.context
+        text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
+        times = _Times(trt)
+        runner.context.profiler = times.profiler
+        for _ in range(RUNS):
+            running(feeds)
+        memory = int(runner.engine.device_memory_size)
+    return Engine(title(trt), (program_of(text, times.median(), memory, _capability()),))
+
+
+def program_of(text: str, milliseconds: Mapping[str, float], memory: int, gpu: str) -> Program:
+    """The program that the inspector's JSON describes.
+
+    milliseconds  of each layer by its name
+    memory        bytes for activations
+    """
+    try:
+        layers = json.loads(text)["Layers"]
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise EngineError("TensorRT's inspector answers in a form that surgeon does not know.") from None
+    if any(isinstance(layer, str) for layer in layers):
+        raise EngineError(
+            "the engine holds the names of its layers alone. Build it with `trtexec --profilingVerbosity=detailed`, or "
+            "give the model."
+        )
+    kernels = tuple(_kernel(layer, milliseconds) for layer in layers if layer.get("LayerType") not in NO_KERNEL)
+    return Program((gpu,), 0, kernels, sum(map(_weights, layers)), memory, branches=False)
+
+
+def _kernel(layer: Mapping[str, Any], milliseconds: Mapping[str, float]) -> Kernel:
+    name, kind = layer["Name"], layer.get("ParameterType") or layer.get("LayerType", "")
+    return Kernel(
+        name,
+        (kind,),
+        kind in COPIES or layer.get("LayerType") in COPIES,
+        _nodes(layer),
+        tuple(map(_tensor, layer.get("Inputs", ()))),
+        tuple(map(_tensor, layer.get("Outputs", ()))),
+        milliseconds.get(name),
+    )
+
+
+def _nodes(layer: Mapping[str, Any]) -> tuple[str, ...]:
+    """The nodes of the model: from what the parser noted (TensorRT 8.6 on), else from the layer's name."""
+    noted = layer.get("Metadata", "")
+    if noted:
+        return tuple(dict.fromkeys(LAYER.split(noted.removeprefix("[ONNX Layer: ").removesuffix("]"))))
+    found = (part.strip() for part in FUSED.split(layer["Name"]))
+    return tuple(dict.fromkeys(part for part in found if part and not UNNAMED.match(part)))
+
+
+def _tensor(entry: Mapping[str, Any]) -> Tensor:
+    words = " ".join(str(entry.get(key, "")) for key in ("Format/Datatype", "Datatype", "Format"))
+    found = next(((dtype, size) for word, dtype, size in TYPES if re.search(word, words, re.IGNORECASE)), None)
+    if found is None:
+        raise EngineError(f"surgeon does not know the type of tensor '{entry.get('Name')}': '{words.strip()}'.")
+    dims, (dtype, size) = entry.get("Dimensions", ()), found
+    known = None if any(d < 0 for d in dims) else math.prod(dims) * size
+    on_gpu = entry.get("Location", "Device") == "Device"
+    return Tensor(entry["Name"], dtype, known, entry["Name"], on_gpu, constant=False)
+
+
+def _weights(layer: Mapping[str, Any]) -> int:
+    """Bytes of a layer's weights and bias."""
+    sizes = {"Float": 4, "Half": 2, "BFloat16": 2, "Int8": 1, "Int32": 4, "Int64": 8, "Bool": 1}
+    held = (layer.get(key) or {} for key in ("Weights", "Bias"))
+    return sum(w.get("Count", 0) * sizes.get(w.get("Type", ""), 4) for w in held if isinstance(w, dict))
+
+
+def _feeds(runner: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Normal numbers, and ones where an input is of integers: valid indices and sizes of most models."""
+    rng = np.random.default_rng(0)
+    feeds = {}
+    for name, meta in runner.get_input_metadata(use_numpy_dtypes=True).items():
+        shape = tuple(shapes.get(name) or [1 if size is None else size for size in meta.shape])
+        drawn = rng.standard_normal(shape) if np.dtype(meta.dtype).kind == "f" else np.ones(shape)
+        feeds[name] = drawn.astype(meta.dtype)
+    return feeds
+
+
+class _Times:
+    """Milliseconds of each layer in each run, from TensorRT's profiler."""
+
+    def __init__(self, trt: Any) -> None:
+        found: defaultdict[str, list[float]] = defaultdict(list)
+
+        class Profiler(trt.IProfiler):  # type: ignore[misc]
+            def __init__(self) -> None:
+                trt.IProfiler.__init__(self)
+
+            def report_layer_time(self, layer_name: str, ms: float) -> None:
+                found[layer_name].append(ms)
+
+        self._found = found
+        self.profiler = Profiler()
+
+    def median(self) -> dict[str, float]:
+        return {name: float(np.median(times)) for name, times in self._found.items()}
+
+
+def _capability() -> str:
+    """The compute capability of the first GPU: "sm90"."""
+    import ctypes
+
+    driver, major, minor = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
+    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
+    return f"sm{major.value}{minor.value}"
