@@ -3,9 +3,10 @@
     python benchmarks/times.py write FOLDER [--target 8.4]    the pairs: FOLDER/NAME.before.onnx, FOLDER/NAME.after.onnx
     python benchmarks/times.py read RESULTS                   a row a pair, from what `surgeon kernels` measured of each
 
-The windows are those of spelled.py, in fp32 and large enough that memory and not the start of kernels decides. A pair
-is written where the target supports both forms and the kit that ran them has kernels for both: no Conv, MatMul, Gather,
-ScatterND, Einsum, and no mean over spatial axes. Between the two, on a machine with that TensorRT and a GPU:
+The windows are those of spelled.py and FORMS, in fp32 and large enough that memory and not the start of kernels
+decides. A pair is written where the target supports both forms and the kit that ran them has kernels for both: no Conv,
+MatMul, Gather, ScatterND, Einsum, and no mean over spatial axes. Between the two, on a machine with that TensorRT and a
+GPU:
 
     for f in FOLDER/*.onnx; do surgeon kernels $f --with tensorrt --format json | tr -d '\\n'; echo; done > RESULTS
 
@@ -21,6 +22,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import spelled
 
@@ -30,12 +32,56 @@ IMAGES, HIDDEN = ((8, 32, 256, 256),), ((64, 1024, 64),)  # as spelled.py's, wit
 LEAST = 1_000_000  # elements of x
 NO_KERNEL = {"Conv", "Einsum", "Gather", "GlobalAveragePool", "InstanceNormalization", "MatMul", "ScatterND"}
 EQUAL = 0.02
+NHWC, NCHW = "perm = [0, 2, 3, 1]", "perm = [0, 3, 1, 2]"
+HALF = spelled.numbers(16)
+# Two forms of one function each, from x to y, and what they read; none of them is a rule's.
+FORMS = {
+    "transposed_relu": (f"t = Transpose <{NHWC}> (x) r = Relu (t) y = Transpose <{NCHW}> (r)", "y = Relu (x)"),
+    "two_transposes": (f"t = Transpose <{NHWC}> (x) y = Transpose <perm = [0, 2, 1, 3]> (t)",
+                       "y = Transpose <perm = [0, 3, 2, 1]> (x)"),
+    "nested_concat": ("a = Sigmoid (x) b = Relu (x) c = Concat <axis = 1> (a, b) d = Tanh (x) "
+                      "y = Concat <axis = 1> (c, d)",
+                      "a = Sigmoid (x) b = Relu (x) d = Tanh (x) y = Concat <axis = 1> (a, b, d)"),
+    "expanded_factor": ("m = ReduceMax <axes = [1]> (x) e = Expand (m, size) y = Mul (x, e)",
+                        "m = ReduceMax <axes = [1]> (x) y = Mul (x, m)"),
+    "tiled_term": ("m = ReduceMax <axes = [3]> (x) e = Tile (m, columns) y = Add (x, e)",
+                   "m = ReduceMax <axes = [3]> (x) y = Add (x, m)"),
+    "two_slices": ("s = Slice (x, zero_, half_, one_) y = Slice (s, zero_, half_, two_)",
+                   "y = Slice (x, zeros, halves, axes)"),
+    "two_pads": ("p = Pad (x, rows) y = Pad (p, sides)", "y = Pad (x, both)"),
+    "two_resizes": ('r = Resize <mode = "nearest"> (x, , wider) y = Resize <mode = "nearest"> (r, , higher)',
+                    'y = Resize <mode = "nearest"> (x, , larger)'),
+    "pad_then_pool": ("p = Pad (x, both, lowest) y = MaxPool <kernel_shape = [3, 3], strides = [2, 2]> (p)",
+                      "y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)"),
+    "two_maxima": ("m = ReduceMax <axes = [3]> (x) y = ReduceMax <axes = [1]> (m)",
+                   "y = ReduceMax <axes = [1, 3]> (x)"),
+    "split_and_joined": ("a, b = Split <axis = 1> (x, parts) c = Concat <axis = 1> (a, b) y = Relu (c)",
+                         "y = Relu (x)"),
+    "sliced_sigmoid": ("a = Sigmoid (x) y = Slice (a, zero_, half_, one_)",
+                       "s = Slice (x, zero_, half_, one_) y = Sigmoid (s)"),
+    "pooled_sigmoid": ("a = Sigmoid (x) y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (a)",
+                       "p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) y = Sigmoid (p)"),
+}  # fmt: skip
+READ = {
+    "size": spelled.numbers(8, 32, 256, 256), "columns": spelled.numbers(1, 1, 1, 256), "zero_": spelled.numbers(0),
+    "half_": HALF, "one_": spelled.numbers(1), "two_": spelled.numbers(2), "zeros": spelled.numbers(0, 0),
+    "halves": spelled.numbers(16, 16), "axes": spelled.numbers(1, 2), "rows": spelled.numbers(0, 0, 1, 0, 0, 0, 1, 0),
+    "sides": spelled.numbers(0, 0, 0, 1, 0, 0, 0, 1), "both": spelled.numbers(0, 0, 1, 1, 0, 0, 1, 1),
+    "parts": spelled.numbers(16, 16), "wider": np.float32([1, 1, 1, 2]), "higher": np.float32([1, 1, 2, 1]),
+    "larger": np.float32([1, 1, 2, 2]), "lowest": np.float32(-3e38),
+}  # fmt: skip
 
 
 def write(folder: Path, target: str) -> None:
     """Write the pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     spelled.IMAGES, spelled.HIDDEN = IMAGES, HIDDEN
+    for name, forms in FORMS.items():
+        for form, body in zip(("before", "after"), forms, strict=True):
+            onnx.save(
+                spelled.model(spelled.Spelling(name, body, IMAGES, READ, 13), IMAGES[0], "fp32"),
+                folder / f"{name}.{form}.onnx",
+            )
     for spelling in spelled.spellings():
         shape = spelling.shapes[0]
         if spelling.wide or math.prod(shape) < LEAST:

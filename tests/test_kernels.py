@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import engine_texts
@@ -18,6 +19,7 @@ import surgeon
 from surgeon.app.cli import main
 from surgeon.errors import EngineError
 from surgeon.trt.fix import fix
+from surgeon.trt.inspector import program_of
 from surgeon.trt.kernels import parts
 from surgeon.trt.program import Program, engine_of, summary
 
@@ -194,6 +196,64 @@ def test_an_engine_of_tensorrt_is_refused_with_its_own_command(tmp_path: Path, c
     printed = capsys.readouterr()
     assert printed.out == "" and f"'{path}': it is an engine of TensorRT, not of TensorRT-RTX" in printed.err
     assert "--dumpLayerInfo" in printed.err
+
+
+def _of_tensorrt(name: str, names: Collection[str] = ()) -> Program:
+    """What TensorRT 8.4.1.5 answered on an H200."""
+    recorded = json.loads((engine_texts.FOLDER / f"tensorrt84_{name}.json").read_text())
+    return program_of(json.dumps(recorded["inspector"]), recorded["ms"], 0, "sm90", names)
+
+
+def test_the_inspector_of_tensorrt_is_read() -> None:
+    program = _of_tensorrt("group_norm")
+    assert [k.in_words for k in program.kernels] == [
+        "Reduce",
+        "ElementWise",
+        "ElementWise",
+        "Reduce",
+        "PointWise",
+        "Scale",
+    ]
+    square = program.kernels[2]
+    assert (square.bytes_read, square.bytes_written) == (67108864, 67108864), "it reads its one input once"
+    assert square.nodes == ("g~instance-norm/Mul_1",) and square.types == "fp32"
+    assert program.milliseconds == pytest.approx(sum(k.milliseconds or 0 for k in program.kernels))
+    assert summary(program).endswith(f"{program.milliseconds:.3f} ms")
+
+
+def test_a_layer_of_tensorrt_has_the_nodes_of_the_model_alone() -> None:
+    names = {"node_of_z", "g~instance-norm/Add_1", "node_of"}
+    program = _of_tensorrt("group_norm", names)
+    assert [k.nodes for k in program.kernels if k.nodes] == [("g~instance-norm/Add_1",), ("node_of_z",)]
+
+
+def test_the_types_and_copies_of_an_int8_engine_of_tensorrt_are_read() -> None:
+    program = _of_tensorrt("int8_silu")
+    assert [k.types for k in program.kernels] == [
+        "fp32 -> int8",
+        "int8 -> fp32",
+        "fp32",
+        "fp32",
+        "fp32 -> int8",
+        "int8 -> fp32",
+    ]
+    assert [k.is_copy for k in program.kernels] == [True, True, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[]", "in a form that surgeon does not know"),
+        ('{"Layers": ["node_of_y"]}', "the names of its layers alone"),
+        (
+            '{"Layers": [{"Name": "a", "Inputs": [{"Name": "x", "Format/Datatype": "FP7"}]}]}',
+            "the type of tensor 'x': 'FP7'",
+        ),
+    ],
+)
+def test_an_answer_of_the_inspector_that_is_not_understood_is_refused(text: str, why: str) -> None:
+    with pytest.raises(EngineError, match=why):
+        program_of(text, {}, 0, "sm90")
 
 
 # ---- two programs ----------------------------------------------------------------------------------------------------

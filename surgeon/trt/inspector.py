@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,15 @@ TYPES = (  # the words for a type in a format, and the bytes of an element; the 
 FUSED = re.compile(
     r"PWN\(|\{ForeignNode\[|\.\.\.|\]\}|, | \+ |\)+(?=,|$| \+)"
 )  # between the names of nodes in a layer's
+NUMBERED = re.compile(r"_\d+$")  # the second layer of a node has its name and a number
 UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|ONNXTRT_).*")
 
 
-def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]]) -> Engine:
+def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names: Collection[str] = ()) -> Engine:
     """The layers of an engine and their times, by TensorRT's own inspector and profiler.
 
     shapes  of the dynamic inputs; the engine's first profile must take them
+    names   of the model's nodes; where there are none, a layer's name is all that is known of its nodes
 
     Raises EngineError where the engine does not start, or was built without the names of its layers.
     """
@@ -56,10 +58,12 @@ def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]]) -> Eng
         for _ in range(RUNS):
             running(feeds)
         memory = int(runner.engine.device_memory_size)
-    return Engine(title(trt), (program_of(text, times.median(), memory, _capability()),))
+    return Engine(title(trt), (program_of(text, times.median(), memory, _capability(), names),))
 
 
-def program_of(text: str, milliseconds: Mapping[str, float], memory: int, gpu: str) -> Program:
+def program_of(
+    text: str, milliseconds: Mapping[str, float], memory: int, gpu: str, names: Collection[str] = ()
+) -> Program:
     """The program that the inspector's JSON describes.
 
     milliseconds  of each layer by its name
@@ -74,30 +78,33 @@ def program_of(text: str, milliseconds: Mapping[str, float], memory: int, gpu: s
             "the engine holds the names of its layers alone. Build it with `trtexec --profilingVerbosity=detailed`, or "
             "give the model."
         )
-    kernels = tuple(_kernel(layer, milliseconds) for layer in layers if layer.get("LayerType") not in NO_KERNEL)
+    kernels = tuple(_kernel(layer, milliseconds, names) for layer in layers if layer.get("LayerType") not in NO_KERNEL)
     return Program((gpu,), 0, kernels, sum(map(_weights, layers)), memory, branches=False)
 
 
-def _kernel(layer: Mapping[str, Any], milliseconds: Mapping[str, float]) -> Kernel:
+def _kernel(layer: Mapping[str, Any], milliseconds: Mapping[str, float], names: Collection[str]) -> Kernel:
     name, kind = layer["Name"], layer.get("ParameterType") or layer.get("LayerType", "")
     return Kernel(
         name,
         (kind,),
         kind in COPIES or layer.get("LayerType") in COPIES,
-        _nodes(layer),
-        tuple(map(_tensor, layer.get("Inputs", ()))),
+        _nodes(layer, names),
+        tuple(dict.fromkeys(map(_tensor, layer.get("Inputs", ())))),  # a square reads its input once
         tuple(map(_tensor, layer.get("Outputs", ()))),
         milliseconds.get(name),
     )
 
 
-def _nodes(layer: Mapping[str, Any]) -> tuple[str, ...]:
+def _nodes(layer: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
     """The nodes of the model: from what the parser noted (TensorRT 8.6 on), else from the layer's name."""
     noted = layer.get("Metadata", "")
     if noted:
         return tuple(dict.fromkeys(LAYER.split(noted.removeprefix("[ONNX Layer: ").removesuffix("]"))))
     found = (part.strip() for part in FUSED.split(layer["Name"]))
-    return tuple(dict.fromkeys(part for part in found if part and not UNNAMED.match(part)))
+    if not names:
+        return tuple(dict.fromkeys(part for part in found if part and not UNNAMED.match(part)))
+    own = (part if part in names else NUMBERED.sub("", part) for part in found)
+    return tuple(dict.fromkeys(part for part in own if part in names))
 
 
 def _tensor(entry: Mapping[str, Any]) -> Tensor:

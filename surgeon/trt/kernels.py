@@ -134,14 +134,14 @@ def kernels(
         capability=None if compute_capability is None else _capability(trt, compute_capability),
         libraries=[plugin_library(p) for p in plugins], sources=tactics(trt, tactic_sources),
     )  # fmt: skip
-    return Seen(path, _read(path, engine, sizes), sizes, names_of_dynamic(model))
+    return Seen(path, _read(path, engine, sizes, {n.name for n in model.graph.node}), sizes, names_of_dynamic(model))
 
 
-def _read(path: Path, data: bytes, sizes: Shapes | None = None) -> Engine:
+def _read(path: Path, data: bytes, sizes: Shapes | None = None, names: Collection[str] = ()) -> Engine:
     try:
         if data.startswith(MAGIC) or not (importable(CLASSIC) and gpu()):
             return engine_of(data)
-        return inspected(use(CLASSIC), data, sizes or {})
+        return inspected(use(CLASSIC), data, sizes or {}, names)
     except EngineError as error:
         raise EngineError(f"'{path}': {error}") from None
 

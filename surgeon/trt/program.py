@@ -210,8 +210,8 @@ def engine_of(data: bytes) -> Engine:
     """Read an engine. Raises EngineError where it is not one of TensorRT-RTX, or is not understood."""
     if data.startswith(OTHER_ENGINES):
         raise EngineError(
-            "it is an engine of TensorRT, not of TensorRT-RTX. TensorRT's own inspector prints its layers: "
-            "trtexec --loadEngine=ENGINE --dumpLayerInfo."
+            "it is an engine of TensorRT, not of TensorRT-RTX: only TensorRT on the GPU tells its layers. Run this "
+            "there, or trtexec --loadEngine=ENGINE --dumpLayerInfo."
         )
     if not data.startswith(MAGIC) or len(data) < VERSION_AT.stop:
         raise EngineError("it is not an engine of TensorRT-RTX.")
