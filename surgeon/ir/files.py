@@ -37,6 +37,25 @@ PLAIN = frozenset(
     {AttributeProto.FLOAT, AttributeProto.FLOATS, AttributeProto.INT, AttributeProto.INTS}
     | {AttributeProto.STRING, AttributeProto.STRINGS}
 )
+# How files begin that people pass for a model, in small letters; what they are, and what to do.
+KINDS = (
+    (b"version https://git-lfs", "a pointer of git-lfs, not the model. Fetch the model with `git lfs pull`"),
+    (b"<!doctype", "a web page, not a model. Download the file that the page links to"),
+    (b"<html", "a web page, not a model. Download the file that the page links to"),
+    (b"<?xml", "XML, not an ONNX model. Export the model with torch.onnx.export or tf2onnx"),
+    (
+        b"pk\x03\x04",
+        "a zip archive: weights of PyTorch (.pt), or a download to unpack. Export .pt with torch.onnx.export",
+    ),
+    (b"\x80\x02", "a pickle: weights of PyTorch. Export the model with torch.onnx.export"),
+    (b"\x89hdf", "a model of Keras (.h5). Convert it with tf2onnx"),
+    (b"\x1f\x8b", "compressed with gzip. Unpack it first"),
+    (b"gguf", "weights of llama.cpp (.gguf). Export the model with torch.onnx.export"),
+    (b"ftrt", "an engine of TensorRT. surgeon reads the ONNX file that it was built from"),
+    (b"ptrt", "an engine of TensorRT. surgeon reads the ONNX file that it was built from"),
+    (b"vtrt", "an engine of TensorRT-RTX. surgeon reads the ONNX file that it was built from"),
+)
+LONGEST_MARK = max(len(mark) for mark, _ in KINDS)
 DIGITS = 16  # of the digest in the name of a file of weights
 _DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
@@ -64,10 +83,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     try:
         model.ParseFromString(data)
     except Exception:
-        raise ModelError(
-            f"'{path}' is not an ONNX model, or was cut off while being written: its protobuf does not parse. Export "
-            "it again, or copy it again whole."
-        ) from None
+        raise ModelError(f"'{path}' is {_kind(data)}") from None
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_types(model.graph, path)
@@ -83,6 +99,20 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)
     return model, files
+
+
+def _kind(data: bytes) -> str:
+    """What a file is whose protobuf does not parse, and what to do, as the rest of a sentence."""
+    start = data.lstrip()[:LONGEST_MARK].lower()
+    for mark, kind in KINDS:
+        if start.startswith(mark):
+            return f"{kind}."
+    if data.isascii() and data[:1].isalnum():
+        return "not an ONNX model: it is text. onnx.load(PATH, format='textproto') reads a model written as text."
+    return (
+        "not an ONNX model, or was cut off while being written: its protobuf does not parse. Export it again, or copy "
+        "it again whole."
+    )
 
 
 def content(path: Path) -> bytes:

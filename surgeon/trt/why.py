@@ -21,6 +21,7 @@ from surgeon.targets.target import Target
 from surgeon.trt.causes import CAUSES, REWRITE, Cause, Weight
 
 NEWEST_OPSET = 25
+UNKNOWN = "VERSION"  # what a command has in place of a release that the log does not name
 IMPORTED = Cause(
     "unsupported-operator",
     (),
@@ -34,6 +35,7 @@ _OPERATORS = (
     re.compile(r"(?:could not find|cannot find) plugin:? *(\w+)", re.IGNORECASE),
     re.compile(r"No (?:importer|checker) registered for op: (\w+)"),
     re.compile(r"Searching for plugin: (\w+)"),
+    re.compile(r"(\w+) plugin creator version \d+ was not found"),
     re.compile(r"While parsing node number \d+ \[(\w+)"),
     re.compile(r'op_type: "(\w+)"'),
     re.compile(r"In (?:function |node -?\d+ \()import(\w+)"),
@@ -41,6 +43,10 @@ _OPERATORS = (
 _NODES = (
     re.compile(r'\bname: "([^"]+)"\s*\n?.*\bop_type:', re.MULTILINE),
     re.compile(r"Invalid Node - (\S+)"),
+    re.compile(r"Failing node: (\S+)"),
+    re.compile(r"Node: (\S+) cannot run in INT8"),
+    re.compile(r"\(([\w./:-]+)(?:: an? I\w+Layer cannot| requires foreign node)"),
+    re.compile(r"[Nn]o supported formats for ([^\s)]+)"),
     re.compile(r"\{ForeignNode\[(.+?)\]\}"),
     re.compile(r"implementation for node ([^\s,]+[^\s,.)])"),
     re.compile(r"TensorRT input: (\S+) has no shape"),
@@ -62,7 +68,8 @@ class Finding:
     operator  the operator that the log speaks of; empty where it names none
     node      the node, as the log calls it; with a model, as the model does
     says      what is known of this operator beyond the table: the release that learned it
-    fixed_by  the passes that rewrite the node, where the model was given
+    fixed_by  the passes that rewrite the node, where the model and the target were given
+    missing   the model was given, and has no node that the log could mean
     """
 
     cause: Cause
@@ -71,6 +78,7 @@ class Finding:
     node: str = ""
     says: str = ""
     fixed_by: str = ""
+    missing: bool = False
 
     @property
     def mended_by(self) -> str:
@@ -96,15 +104,17 @@ def why(log: str) -> list[Finding]:
     return list(by_name.values())
 
 
-def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> Finding:
+def in_model(finding: Finding, log: str, model: str | Path, target: Target | None) -> Finding:
     """The finding with the node of the model that the log names, and the passes that rewrite it for a target.
 
-    Raises ModelError where the model cannot be read.
+    Without a target no pass is named. Raises ModelError where the model cannot be read.
     """
     proto = read(Path(model))
     node = _node_in(proto, finding.node, log)
     if node is None:
-        return finding
+        return replace(finding, missing=bool(finding.node))
+    if target is None:
+        return replace(finding, node=label_of(node), operator=node.op_type)
     try:
         passes = fixed_by(model, target=target).get(label_of(node), "")
     except SurgeonError:  # surgeon does not rewrite the model: then there is no pass to name
@@ -112,9 +122,12 @@ def in_model(finding: Finding, log: str, model: str | Path, target: Target) -> F
     return replace(finding, node=label_of(node), operator=node.op_type, fixed_by=passes)
 
 
-def release_of(log: str) -> Target | None:
-    """The target of the release that printed a log; None if the log does not name it, or it is older than the table."""
-    version = printed_version(log)
+def release_of(log: str, cause: Cause | None = None) -> Target | None:
+    """The target of the release that printed a log, or that alone prints the line of a cause.
+
+    None if neither is known, or it is older than the table.
+    """
+    version = printed_version(log) or (cause.release if cause else "")
     if not version:
         return None
     try:
@@ -123,9 +136,9 @@ def release_of(log: str) -> Target | None:
         return None
 
 
-def command(finding: Finding, model: str, target: str) -> str:
-    """The command to type, for a model and a target."""
-    return finding.cause.command.format(model=shlex.quote(model), target=target)
+def command(finding: Finding, model: str, target: Target | None) -> str:
+    """The command to type, for a model and a target; without one it has the word VERSION in its place."""
+    return finding.cause.command.format(model=shlex.quote(model), target=target or UNKNOWN)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

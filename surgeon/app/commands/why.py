@@ -12,7 +12,7 @@ from surgeon.errors import UsageError
 from surgeon.report import target_name
 from surgeon.targets.target import Target
 from surgeon.trt.causes import CAUSES, Weight
-from surgeon.trt.why import Finding, command, in_model, release_of, why
+from surgeon.trt.why import UNKNOWN, Finding, command, in_model, release_of, why
 
 MODEL = "MODEL.onnx"
 
@@ -28,15 +28,13 @@ def run(args: argparse.Namespace) -> int:
         screen.line("unknown: no line of this text is in surgeon's table of causes", "bad")
         screen.line("next: surgeon check MODEL.onnx --target T lists the nodes that a TensorRT does not support", "dim")
         return FAILED
-    named = Target.parse(args.target) if args.target else release_of(log)
-    target = named or Target.default()
     first, *others = found
+    target = Target.parse(args.target) if args.target else release_of(log, first.cause)
     if args.model is not None:
         first = in_model(first, log, args.model, target)
     _print(first, args.model or MODEL, target, screen)
-    if named is None:
-        screen.line(f"the log does not name its TensorRT: {target} is a guess, --target names another", "dim")
-    screen.table("also", ("cause", "line"), [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.OPEN])
+    also = [(f.cause.name, f.line) for f in others if f.cause.weight > Weight.OPEN and f.line != first.line]
+    screen.table("also", ("cause", "line"), also)
     return DONE
 
 
@@ -49,23 +47,29 @@ def _log(name: str) -> str:
     return sys.stdin.read()
 
 
-def _print(finding: Finding, model: str, target: Target, screen: Screen) -> None:
+def _print(finding: Finding, model: str, target: Target | None, screen: Screen) -> None:
     screen.line(f"{finding.cause.name}: {finding.cause.means}", "bad")
     if finding.says:
         screen.line(finding.says)
+    typed = command(finding, model, target)
     rows = [("line", finding.line), ("node", _node(finding)), ("fixed by", _passes(finding, model, target))]
-    rows += [("what helps", finding.cause.helps), ("type", command(finding, model, str(target)))]
+    rows += [("what helps", finding.cause.helps), ("type", typed)]
     for name, text in rows:
         if text:
             screen.line(f"  {name:<10}  {text}")
+    if target is None and UNKNOWN in typed:
+        screen.line(
+            f"the log does not name its TensorRT: give --target, or put its release in place of {UNKNOWN}", "dim"
+        )
 
 
 def _node(finding: Finding) -> str:
-    return " ".join(filter(None, (finding.operator, finding.node)))
+    named = " ".join(filter(None, (finding.operator, finding.node)))
+    return f"{named}; the model has no node of this name" if finding.missing else named
 
 
-def _passes(finding: Finding, model: str, target: Target) -> str:
-    """The passes that rewrite the node; empty without the model."""
-    if model == MODEL or not finding.node:
+def _passes(finding: Finding, model: str, target: Target | None) -> str:
+    """The passes that rewrite the node; empty without the model, the node in it, or the target."""
+    if model == MODEL or finding.missing or not finding.node or target is None:
         return ""
     return finding.fixed_by or f"no pass rewrites this node for {target_name(str(target))}"
