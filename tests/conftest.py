@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import helpers
 import pytest
 from program import batches_here
 
@@ -15,6 +16,10 @@ pytest.register_assert_rewrite("blocks")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-console", action="store_true", help="write what the samples print into their READMEs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    helpers.is_long = config.option.markexpr.startswith("long")
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,16 @@ def prepare(name: str, proto: onnx.ModelProto, **given: Any) -> Any:
     return import_module(f"surgeon.pipeline.{name}").prepare(asked)
 
 
+FEWER = 4
+FEWEST = 10
+is_long = False  # whether the long tests run, as conftest.py sets it before it imports a test
+
+
+def examples(count: int) -> int:
+    """How many random examples a test tries: `count` where the long tests run, else fewer."""
+    return count if is_long else min(count, max(count // FEWER, FEWEST))
+
+
 def ops(proto: onnx.ModelProto) -> list[str]:
     return [n.op_type for n in proto.graph.node]
 

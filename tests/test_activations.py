@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from helpers import compare_models, require_opset
+from helpers import compare_models, examples, require_opset
 from helpers import model as written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ PASSES = (
     "softplus",
     "swish",
 )
-settings.register_profile("activations", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("activations", deadline=None, max_examples=examples(40), derandomize=True)
 settings.load_profile("activations")
 
 slope = st.floats(-1e4, 1e4, width=32, allow_subnormal=False)
@@ -353,6 +353,8 @@ def test_no_pass_spoils_another(path: Path) -> None:
     want = casefile.canonical(surgeon.rewrite(case.model, **options).model)
     for name in PASSES:
         first = surgeon.rewrite(case.model, **{**options, "only": [name], "strategy": {}, "plugins": []})
+        if not first.report.applied:
+            continue  # the model is as it was
         found = casefile.canonical(surgeon.rewrite(first.model, **options).model)
         assert found == want, f"after {name} alone"
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers import examples, onnxruntime_runs
 from helpers import model as written
-from helpers import onnxruntime_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
@@ -72,7 +72,7 @@ def attentions(draw: st.DrawFn) -> tuple[ModelProto, dict[str, np.ndarray]]:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10), arrays
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(attentions(), st.sampled_from(["9.3", "10.9", "rtx"]))
 def test_attention(given: tuple[ModelProto, dict[str, np.ndarray]], target: str) -> None:
     model, feeds = given

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto
@@ -36,7 +37,7 @@ def firsts(samples: Samples) -> list[int]:
 # ---- samples ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 12), st.integers(1, 4), st.none() | st.integers(0, 5))
 def test_parts_have_each_sample_once_and_in_order(count: int, step: int, most: int | None) -> None:
     samples = Samples.of({"x": np.asarray([k])} for k in range(count))
@@ -62,7 +63,7 @@ def test_a_folder_has_a_sample_in_each_file_and_reads_it_when_it_comes(tmp_path:
         next(reading)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 5), st.integers(1, 4))
 def test_an_axis_more_is_that_of_several_samples(samples: int, rows: int) -> None:
     x = np.arange(samples * rows * 3, dtype=np.float64).reshape(samples, rows, 3)
@@ -206,7 +207,7 @@ def test_an_image_that_the_model_scales_is_of_bytes(text: str, weights: dict[str
         assert x.min() >= 0 and 100 < x.max() <= 255 and (x == np.round(x)).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 500))
 def test_numbers_that_pick_rows_are_below_the_number_of_rows(rows: int) -> None:
     found = drawn("g (int64[N,M] x) => (float[N,M,4] y) { y = Gather (t, x) }", t=np.ones((rows, 4), np.float32))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from helpers import compare_models
+from helpers import compare_models, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -216,7 +216,7 @@ def only_node(model: ModelProto) -> onnx.NodeProto:
     return nodes[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(spellings())
 def test_every_spelling_becomes_one_node_with_its_own_epsilon(spelling: Spelling) -> None:
     model = spelling.model()
@@ -244,7 +244,7 @@ def test_every_spelling_becomes_one_node_with_its_own_epsilon(spelling: Spelling
     assert len(node.input) == (2 if spelling.weight else 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(spellings())
 def test_the_decomposition_computes_the_same_and_is_read_as_itself(spelling: Spelling) -> None:
     model = spelling.model()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from helpers import compare_models, require_opset
+from helpers import compare_models, examples, require_opset
 from helpers import model as written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 import surgeon
 from surgeon.ir.run import Runner
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FEW = settings(max_examples=examples(40), deadline=None, derandomize=True)
 NORMS = ["batch-norm", "group-norm", "instance-norm", "layer-norm", "rms-norm"]
 CENTRES = ("once", "twice", "kept by Unsqueeze", "sum")
 SQUARES = ("Mul", "Pow")
@@ -491,7 +491,7 @@ def test_a_scale_of_any_number_of_dimensions_is_brought_to_the_channels() -> Non
 BEHIND = {"Mul": {"one": 1.0, "ones": np.ones(6), "row": np.arange(1, 7)}, "Add": {"none": 0.0, "row": np.arange(6)}}
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120), deadline=None, derandomize=True)
 @given(
     norm=st.sampled_from(["layer-norm", "rms-norm", "group-norm"]),
     node=st.booleans(),

@@ -35,8 +35,9 @@ from surgeon.targets.target import Target
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = Path(__file__).parent / "corpus"
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
-# One file for each way in which a module is spelled.
-FILES = list({(row["module"], row["sequence"], row["dynamic"]): row["file"] for row in INDEX}.values())
+# One file for each way in which a module is spelled, and one for each module.
+SPELLINGS = list({(row["module"], row["sequence"], row["dynamic"]): row for row in INDEX}.values())
+MODULES = list({row["module"]: row for row in INDEX}.values())
 TARGETS = ("8.4", "10.9")
 PASSES = registry.passes()
 PLUGINS = {p.name: "plugin" for p in PASSES if "plugin" in p.strategies}
@@ -67,6 +68,11 @@ def _indexed(proto: ModelProto) -> Model:
     copy = ModelProto()
     copy.CopyFrom(proto)
     return Model(copy)
+
+
+in_the_corpus = pytest.mark.parametrize(
+    "rows", [MODULES, pytest.param(SPELLINGS, marks=pytest.mark.long)], ids=["modules", "spellings"]
+)
 
 
 @cache
@@ -223,7 +229,7 @@ def _in_other_order(seed: int) -> list[Pass]:
     return [dataclasses.replace(p, doc=f"{number:03}") for number, p in enumerate(order)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
 def test_rules_that_tie_may_be_tried_in_any_order(
     seed: int, endings: dict[str, Ending], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,10 +239,11 @@ def test_rules_that_tie_may_be_tried_in_any_order(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rules_that_tie_may_be_tried_in_any_order_in_the_corpus(target: str) -> None:
+@in_the_corpus
+def test_rules_that_tie_may_be_tried_in_any_order_in_the_corpus(rows: list[dict[str, Any]], target: str) -> None:
     order = _in_other_order(0)
     wrong = []
-    for file in FILES:
+    for file in (row["file"] for row in rows):
         for given in ({}, {"strategies": PLUGINS, "plugins": ["surgeon"]}):
             here, there = (_driven(_file(file), passes, target, **given)[0] for passes in (PASSES, order))
             wrong += [file] if canonical(here) != canonical(there) else []
@@ -247,9 +254,10 @@ def test_rules_that_tie_may_be_tried_in_any_order_in_the_corpus(target: str) -> 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_one_pass_first_is_no_difference(target: str) -> None:
+@in_the_corpus
+def test_one_pass_first_is_no_difference(rows: list[dict[str, Any]], target: str) -> None:
     wrong, steps = [], 0
-    for row in (r for r in INDEX if r["file"] in FILES):
+    for row in rows:
         model = _indexed(_file(row["file"]))
         for p in PASSES:
             driver = Driver(model, [p], Target.parse(target))
@@ -264,7 +272,7 @@ def test_one_pass_first_is_no_difference(target: str) -> None:
             if _structure(_driven(first.proto, PASSES, target)[0]) != _structure(_together(row["file"], target)):
                 wrong.append(f"{row['file']}: {p.name} first")
     assert not wrong
-    assert steps > 300
+    assert steps > len(rows)
 
 
 def test_what_goes_one_way_says_so_truly() -> None:

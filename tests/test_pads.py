@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from helpers import examples, refusal
 from helpers import model as written
-from helpers import refusal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -108,7 +108,7 @@ def untaken_pads(model: ModelProto, target: str) -> list[str]:
     return [why for why in found if why is not None]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(paddings(), st.sampled_from(TARGETS))
 def test_every_target_gets_what_it_takes_and_the_numbers_stay(padding: Padding, target: str) -> None:
     model = padding.model()
@@ -125,7 +125,7 @@ def test_every_target_gets_what_it_takes_and_the_numbers_stay(padding: Padding, 
     assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(paddings(), st.sampled_from(["decompose", "plugin"]))
 def test_what_the_user_asks_for_is_given(padding: Padding, strategy: str) -> None:
     result = surgeon.rewrite(padding.model(), target="8.4", strategy={"reflect-pad": strategy})
@@ -332,7 +332,7 @@ def cuts(draw: st.DrawFn) -> Cuts:
     return Cuts(mode, begin, end, forms, size, draw(st.sampled_from([13, 19])), draw(st.booleans()))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(cuts(), st.sampled_from(["7.2", "8.4", "10.9", "10.9+dla"]))
 def test_what_is_cut_from_a_tensor_and_put_around_it(padding: Cuts, target: str) -> None:
     model = padding.model()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from helpers import model
+from helpers import examples, model
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
@@ -162,7 +162,7 @@ def deconvolutions(draw: st.DrawFn) -> ModelProto:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(deconvolutions(), st.sampled_from(["8.4", "10.9", "rtx"]))
 def test_deconvolution(proto: ModelProto, target: str) -> None:
     feeds = random_feeds(proto)
@@ -209,7 +209,7 @@ def _pools_stray() -> bool:
 
 
 @pytest.mark.skipif(_pools_stray(), reason="this ONNX Runtime computes some of them otherwise than ONNX defines them")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(pools(), st.sampled_from(["8.4", "10.9", "rtx"]))
 def test_pool(proto: ModelProto, target: str) -> None:
     feeds = random_feeds(proto)
@@ -222,7 +222,7 @@ def test_pool(proto: ModelProto, target: str) -> None:
             assert apart(result.model, proto, Path(folder)) <= 1e-5, onnx.printer.to_text(result.model)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 7), st.integers(1, 3), st.sampled_from(["8.4", "10.9"]), st.sampled_from([1e-3, 1.0, 1e4]))
 def test_global_lp_pool(p: int, axes: int, target: str, scale: float) -> None:
     dims = ",".join(["2", "3", *["4", "5", "3"][:axes]])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from helpers import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def all_of(needed: Items) -> Measured:
     return Measured(lambda chosen: 0.5 if needed <= chosen else 2.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(needs())
 def test_what_is_needed_is_found_and_nothing_else(given_: tuple[int, Items]) -> None:
     count, needed = given_
@@ -52,7 +53,7 @@ def test_what_is_needed_is_found_and_nothing_else(given_: tuple[int, Items]) -> 
     assert search.measured == len(score.asked) == len(set(score.asked)) and not search.stopped
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.floats(0, 1))
 def test_no_item_of_the_result_can_be_left_out(weights: list[int], share: float) -> None:
     """A set is enough if its weights reach a sum: of several smallest sets one is found."""
@@ -63,7 +64,7 @@ def test_no_item_of_the_result_can_be_left_out(weights: list[int], share: float)
     assert len(found) <= 1 or not any(score.score(found - {item}) <= 1 for item in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 12), st.randoms(use_true_random=False), st.integers(0, 60), st.booleans())
 def test_scores_in_any_order_never_give_a_set_that_is_not_enough(
     count: int, random: Random, budget: int, with_starts: bool
@@ -84,7 +85,7 @@ def test_scores_in_any_order_never_give_a_set_that_is_not_enough(
     assert search.measured == len(score.asked) <= budget
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(needs(), st.integers(0, 30))
 def test_the_budget_is_kept_and_its_end_is_said(given_: tuple[int, Items], budget: int) -> None:
     count, needed = given_
@@ -100,7 +101,7 @@ def test_a_nan_is_not_enough() -> None:
     assert found == frozenset(range(4))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(needs())
 def test_what_was_measured_is_not_measured_again(given_: tuple[int, Items]) -> None:
     count, needed = given_

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from helpers import model, ops, refusal
+from helpers import examples, model, ops, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -140,7 +140,7 @@ def untaken(proto: ModelProto, target: str) -> list[str]:
     return [why for why in found if why is not None]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(chains())
 def test_shapes_are_computed_in_vectors(proto: ModelProto) -> None:
     onnx.checker.check_model(proto, full_check=True)

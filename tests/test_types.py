@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from helpers import model, ops, require_opset
+from helpers import examples, model, ops, require_opset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -150,7 +150,7 @@ MADE = ["Neg ({0})", "Transpose ({0})", "Concat <axis = 0> ({0}, {1})", "Concat 
 RESULT = st.tuples(st.sampled_from(MADE), st.sampled_from("pq"), st.sampled_from("pqxy"))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(results=st.tuples(RESULT, RESULT, RESULT), count=st.integers(0, 3))
 def test_what_is_known_of_a_loop_holds(results: tuple[tuple[str, str, str], ...], count: int) -> None:
     """Whatever a body does to its states, and however often: what runs has the shapes that are known."""

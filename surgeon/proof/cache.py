@@ -69,12 +69,14 @@ class ProofCache(dict[bytes, Verdict]):
 
     def save(self) -> None:
         """Add what held since to the file."""
+        if self.place is None:
+            return
         found = [
             json.dumps([asked.hex(), v.max_error, v.why])
             for asked, v in self.items()
             if v.ok and asked not in self._saved
         ]
-        if self.place is None or not found:
+        if not found:
             return
         with contextlib.suppress(OSError, NotPrivateError):
             self._write(self.place, "".join(f"{line}\n" for line in found).encode())
