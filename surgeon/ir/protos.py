@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain, count
 from typing import Any, TypeVar
 
@@ -106,6 +108,20 @@ def holders(model: ModelProto) -> Iterator[tuple[GraphProto | onnx.FunctionProto
         yield holder, next((o.version for o in declares.opset_import if not o.domain), 1)
 
 
+def types_held(model: ModelProto) -> Iterator[int]:
+    """The element types of a model's inputs and weights, and those that it casts to."""
+    yield from (i.type.tensor_type.elem_type for i in model.graph.input)
+    yield from (t.data_type for t in model.graph.initializer)
+    casts = (n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Cast")
+    yield from (a.i for n in casts for a in n.attribute if a.name == "to")
+
+
+def constants_in(graph: GraphProto) -> dict[str, TensorProto]:
+    """The initializers of a graph, and the tensors of its Constant nodes, by name."""
+    constants = ((n.output[0], a.t) for n in graph.node if n.op_type == "Constant" for a in n.attribute)
+    return {t.name: t for t in graph.initializer} | {name: t for name, t in constants if t.data_type}
+
+
 def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
     """Those of the functions that the nodes call, and that these call."""
     found: dict[str, list[onnx.FunctionProto]] = {}
@@ -140,27 +156,21 @@ def captured(node: NodeProto) -> list[str]:
 
 def in_topological_order(nodes: Sequence[NodeProto], title: str) -> list[NodeProto]:
     """The nodes in topological order, those of the file's order first. Raises ModelError on a cycle."""
-    made = {o for n in nodes for o in n.output}
-    readers: dict[str, list[int]] = {}
-    missing = []
+    sorter, readers = TopologicalSorter[int](), defaultdict[str, list[int]](list)
     for position, node in enumerate(nodes):
-        needs = {i for i in reads(node) if i in made}
-        missing.append(len(needs))
-        for name in needs:
-            readers.setdefault(name, []).append(position)
-    ready = [p for p, count in enumerate(missing) if not count]
-    for position in ready:  # grows while it is walked
-        for name in nodes[position].output:
-            for reader in readers.get(name, ()):
-                missing[reader] -= 1
-                if not missing[reader]:
-                    ready.append(reader)
-    if len(ready) != len(nodes):
-        stuck = next(n for p, n in enumerate(nodes) if missing[p])
+        sorter.add(position)
+        for name in set(reads(node)):
+            readers[name].append(position)
+    for position, name in ((p, name) for p, node in enumerate(nodes) for name in node.output):
+        for reader in readers[name]:
+            sorter.add(reader, position)
+    try:
+        return [nodes[position] for position in sorter.static_order()]
+    except CycleError as error:
+        stuck = nodes[min(error.args[1])]
         raise ModelError(
             f"the nodes of {title} form a cycle through {stuck.name or stuck.op_type}. An ONNX graph must be acyclic."
-        )
-    return [nodes[position] for position in ready]
+        ) from None
 
 
 def named_by_training(model: ModelProto) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.protos import all_graphs, all_nodes, copied, holders, refill
+from surgeon.ir.protos import all_graphs, all_nodes, constants_in, copied, holders, refill
 
 SHIFT = 128
 
@@ -72,12 +72,8 @@ class _Spelling:
         for graph in all_graphs(known.graph):
             for info in (*graph.input, *graph.output, *graph.value_info):
                 self.types[info.name] = info.type.tensor_type.elem_type
-            for tensor in graph.initializer:
-                self.types[tensor.name], self.constants[tensor.name] = tensor.data_type, tensor
-            for node in graph.node:
-                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                    tensor = node.attribute[0].t
-                    self.types[node.output[0]], self.constants[node.output[0]] = tensor.data_type, tensor
+            self.constants.update(constants_in(graph))
+        self.types.update({name: tensor.data_type for name, tensor in self.constants.items()})
 
     def spell(self, graph: GraphProto) -> None:
         """Shift the int8 operands of the products of a graph."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -75,12 +76,7 @@ def operators(domain: str) -> frozenset[str]:
 @cache
 def attributes_of_any_opset(op: str, domain: str) -> frozenset[str]:
     """The attributes that the operator has at some opset; empty without a schema."""
-    found: set[str] = set()
-    opset = onnx.defs.onnx_opset_version()
-    while opset and (spec := schema(op, domain, opset)) is not None:
-        found |= set(spec.attributes)
-        opset = spec.since_version - 1
-    return frozenset(found)
+    return frozenset(name for spec in _schemas(op, domain) for name in spec.attributes)
 
 
 @cache
@@ -137,14 +133,12 @@ def needed_inputs(op: str, domain: str, opset: int) -> dict[int, str]:
     return {k: formal.name for k, formal in enumerate(formals) if formal.option != optional}
 
 
-@cache
-def _first_schema(op: str, domain: str) -> onnx.defs.OpSchema | None:
-    """The operator's schema at the opset that it came with."""
-    found: onnx.defs.OpSchema | None = None
+def _schemas(op: str, domain: str) -> Iterator[onnx.defs.OpSchema]:
+    """The operator's schemas, the newest one first."""
     opset = onnx.defs.onnx_opset_version()
     while opset and (spec := schema(op, domain, opset)) is not None:
-        found, opset = spec, spec.since_version - 1
-    return found
+        yield spec
+        opset = spec.since_version - 1
 
 
 @cache
@@ -153,7 +147,7 @@ def defaults(op: str, domain: str, opset: int) -> dict[str, Any]:
 
     An operator that is newer than the opset has those of its first schema: no TensorRT parser looks at the opset.
     """
-    spec = schema(op, domain, opset) or _first_schema(op, domain)
+    spec = schema(op, domain, opset) or next(reversed([*_schemas(op, domain)]), None)
     if spec is None:
         return {}
     return {

@@ -309,10 +309,8 @@ def check_external(tensor: TensorProto, folder: Path) -> None:
     for key, text in numbers.items():
         if not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
             raise _misplaced(tensor, f"has the {key} '{text}', which is not a number of bytes")
-    bits = _bits(tensor.data_type)
-    offset = int(numbers.get("offset", "0"))
-    held = (folder / given["location"]).stat().st_size - offset
-    needed = None if bits is None else math.ceil(math.prod(tensor.dims) * bits / 8)
+    held = (folder / given["location"]).stat().st_size - int(numbers.get("offset", "0"))
+    needed = _needed(tensor.data_type, tuple(tensor.dims)).bytes
     length = int(numbers.get("length", held if needed is None else needed))
     if needed is not None and length != needed:
         raise _misplaced(tensor, f"has {length} bytes there, and its type and shape need {needed}")

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.protos import types_held
 
 
 class Format(NamedTuple):
@@ -45,9 +46,7 @@ COARSE = 2.05  # roundings: a constant that loses more, relative to its largest 
 
 def computes_in_half(model: ModelProto) -> bool:
     """Whether an input or a weight of a ModelProto is in half precision, or something is cast to it."""
-    inputs = (i.type.tensor_type.elem_type for i in model.graph.input)
-    casts = (a.i for n in model.graph.node if n.op_type == "Cast" for a in n.attribute if a.name == "to")
-    return any(kind in HALVES for kind in (*inputs, *(t.data_type for t in model.graph.initializer), *casts))
+    return not HALVES.isdisjoint(types_held(model))
 
 
 def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = False) -> str:

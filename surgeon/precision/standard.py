@@ -30,7 +30,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, copied
+from surgeon.ir.protos import copied, types_held
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import computes_in_half, kept_or_rounded
 from surgeon.precision.operators import chosen_outputs
@@ -303,9 +303,7 @@ def fed(model: ModelProto, feeds: Feeds) -> Feeds:
 
 def _halves(model: ModelProto) -> int:
     """How many weights, inputs and casts of a model are in half precision."""
-    casts = [a.i for n in all_nodes(model.graph) if n.op_type == "Cast" for a in n.attribute if a.name == "to"]
-    types = [i.type.tensor_type.elem_type for i in model.graph.input]
-    return sum(t in HALVES for t in (*types, *casts, *(t.data_type for t in model.graph.initializer)))
+    return sum(elem in HALVES for elem in types_held(model))
 
 
 def _with_rounded_weights(model: ModelProto) -> ModelProto:

@@ -26,7 +26,7 @@ from onnx import ModelProto, NodeProto, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.operators import BENDS_AT_ZERO, COMPARES, MEASURES
-from surgeon.ir.protos import returning
+from surgeon.ir.protos import constants_in, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, Feeds
@@ -88,10 +88,7 @@ class Side:
 
     @cached_property
     def _constants(self) -> dict[str, np.ndarray]:
-        tensors = {t.name: t for t in self.model.graph.initializer}
-        for node in self.model.graph.node:
-            if node.op_type == "Constant":
-                tensors.update((node.output[0], a.t) for a in node.attribute if a.HasField("t"))
+        tensors = constants_in(self.model.graph)
         return {name: numpy_helper.to_array(t) for name, t in tensors.items() if not t.external_data}
 
     @cached_property

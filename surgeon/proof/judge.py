@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
-from surgeon.ir.protos import all_nodes, copied, holders
+from surgeon.ir.protos import all_nodes, copied, holders, types_held
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.equality import (
     TIMES_THE_ORIGINAL,
@@ -222,7 +222,7 @@ class Judge:
         self.slack = slack
         self.own_rounding = own_rounding
         self.reads_halves = any(elem in HALVES for _, elem, _ in pair.inputs)
-        self.holds_halves = _holds_halves(pair.before)
+        self.holds_halves = not HALVES.isdisjoint(types_held(pair.before))
         self.blind = BlindSpots(pair.before, pair.folder)
         self.unknown: set[int] = set()  # outputs after an operator that did not see each NaN, on some finite inputs
         self.known: set[int] = set()  # outputs that were equal on random inputs
@@ -586,13 +586,6 @@ def _crops(model: ModelProto) -> bool:
     """Whether a Resize of a model takes a part of its input."""
     resizes = (n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Resize")
     return any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
-
-
-def _holds_halves(model: ModelProto) -> bool:
-    """Whether a model holds tensors in half precision: its inputs, its weights, or what it casts to."""
-    types = [i.type.tensor_type.elem_type for i in model.graph.input] + [t.data_type for t in model.graph.initializer]
-    casts = [n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Cast"]
-    return any(t in HALVES for t in (*types, *(a.i for n in casts for a in n.attribute if a.name == "to")))
 
 
 def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Path | None) -> np.ndarray | None:

@@ -22,6 +22,7 @@ from itertools import product
 from onnx import ModelProto, TensorProto
 
 from surgeon.ir.lattice import Dim, Shape
+from surgeon.ir.protos import constants_in
 from surgeon.proof.feeds import SizedInput
 
 DeclaredInput = tuple[str, int, Shape]  # its name, its element type, its shape with names and unknown dimensions
@@ -134,8 +135,7 @@ def _is_too_large(sized: SizedInput, declared: DeclaredInput) -> bool:
 
 def _sizes_to_borrow(inputs: Sequence[DeclaredInput], model: ModelProto) -> list[int]:
     """The first sizes of inputs and constants: where a scale is one number a channel, its size is that of channels."""
-    constants = [a.t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.HasField("t")]
-    shapes = [*(shape for _, _, shape in inputs), *(t.dims for t in (*model.graph.initializer, *constants))]
+    shapes = [*(shape for _, _, shape in inputs), *(t.dims for t in constants_in(model.graph).values())]
     sizes = dict.fromkeys(d for dims in shapes for d in dims if isinstance(d, int) and d > 1)
     return list(sizes)[:MOST_BORROWED]
 

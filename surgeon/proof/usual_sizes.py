@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from onnx import ModelProto, numpy_helper
 
 from surgeon.ir.lattice import Shape
+from surgeon.ir.protos import constants_in
 from surgeon.proof.feeds import SizedInput
 from surgeon.proof.sizes import INTEGERS, DeclaredInput, Symbols
 
@@ -115,9 +116,8 @@ def _distance(pair: tuple[tuple[int, int], tuple[int, int]]) -> int:
 
 def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
     """Sizes that the graph may ask for: of its inputs, and those in its constants, the most frequent first."""
-    constants = [a.t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.HasField("t")]
     counts: Counter[int] = Counter(d for _, _, shape in inputs for d in shape if isinstance(d, int))
-    for tensor in (*model.graph.initializer, *constants):
+    for tensor in constants_in(model.graph).values():
         counts.update(tensor.dims)
         if tensor.data_type in INTEGERS and len(tensor.dims) < 2 and sum(tensor.dims) <= MOST_CONSTANT:
             counts.update(map(int, numpy_helper.to_array(tensor).reshape(-1)))

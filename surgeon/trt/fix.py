@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
+from surgeon.ir.protos import types_held
 from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.check import Untaken
 from surgeon.pipeline.option import P, by_keyword
@@ -251,11 +252,7 @@ def _loaded(source: Source, result: Result) -> Loaded:
 
 def _types(model: ModelProto, target: Target) -> str:
     """What a strongly typed target makes of a model whose floats are all fp32; empty for any other."""
-    tensors = (
-        *(i.type.tensor_type.elem_type for i in model.graph.input),
-        *(t.data_type for t in model.graph.initializer),
-    )
-    if not target.strongly_typed or TensorProto.FLOAT not in tensors or computes_in_half(model):
+    if not target.strongly_typed or TensorProto.FLOAT not in types_held(model) or computes_in_half(model):
         return ""
     return (
         f"{target_name(str(target))} computes in the types of the file, and this one has fp32: "
