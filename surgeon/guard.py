@@ -174,6 +174,3 @@ def _say(text: str) -> NoReturn:
     with contextlib.suppress(OSError):
         os.write(2, f"surgeon: {text}\n".encode())
     os._exit(WRONG)
-
-
-__all__ = ["begin", "count", "lift", "limit", "memory"]

@@ -212,6 +212,3 @@ def _written_by_others(found: os.stat_result, path: Path) -> NotPrivateError:
 def _only_for_this_user(file: int) -> None:
     if HAS_OWNERS:
         os.fchmod(file, 0o600)
-
-
-__all__ = ["NotPrivateError", "append", "check", "make_folder", "read", "replace"]

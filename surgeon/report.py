@@ -313,19 +313,3 @@ def error_text(error: float | None) -> str:
     if error is None:
         return "not proved"
     return f"{error:.1e}" if error else "0"
-
-
-__all__ = [
-    "SCHEMA",
-    "Applied",
-    "Change",
-    "Declined",
-    "Group",
-    "Line",
-    "Progress",
-    "Report",
-    "Verified",
-    "counted",
-    "error_text",
-    "target_name",
-]

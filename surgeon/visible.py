@@ -37,6 +37,3 @@ def _json_escape(character: str) -> str:
     """A character in JSON's spelling: one or two UTF-16 code units."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))
-
-
-__all__ = ["visible", "visible_json"]

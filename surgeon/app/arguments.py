@@ -443,16 +443,3 @@ def target_of(args: argparse.Namespace) -> tuple[Target, str]:
     if target.note:
         said.append(target.note)
     return target, f"target {target}" + (f" ({': '.join(said)})" if said else "")
-
-
-__all__ = [
-    "ASKED",
-    "COMMANDS",
-    "RewriteArguments",
-    "parser",
-    "profile",
-    "shapes",
-    "tactic_sources",
-    "target_of",
-    "values",
-]

@@ -305,6 +305,3 @@ class _Processes:
             self._ended = True
             for process in self._running:
                 process.terminate()
-
-
-__all__ = ["MANIFEST", "REPORTS", "Outcome", "Rewriting", "Unit", "check_jobs", "models", "run_all", "units", "word"]

@@ -212,16 +212,3 @@ def _is_below(path: Path, folders: list[Path]) -> bool:
 
 def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-__all__ = [
-    "VARIABLE",
-    "add",
-    "allowed",
-    "forget",
-    "from_variable",
-    "open_to_others",
-    "owned_by",
-    "project_of",
-    "recorded",
-]

@@ -273,6 +273,3 @@ def _box(box: Box) -> str:
         f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
         f' rx="{radius:.0f}"/>{text}</g>'
     )
-
-
-__all__ = ["MOST_NODES", "Box", "Sketch", "draw", "sketch"]

@@ -520,6 +520,3 @@ def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
         else ""
     )
     return f'<div class="box {kind}"><table>{head}{"".join(rows[:MOST_ROWS])}</table></div>{cut}'
-
-
-__all__ = ["MOST_DRAWN", "MOST_ROWS", "notebook", "render"]

@@ -56,6 +56,3 @@ def check_calls(model: ModelProto) -> None:
 
 def _shown(name: Name) -> str:
     return f"'{'::'.join(part for part in name[:2] if part)}'"
-
-
-__all__ = ["check_calls"]

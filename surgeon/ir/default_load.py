@@ -139,6 +139,3 @@ def _waiting() -> _Server | None:
 def _end_all() -> None:
     while _idle:
         _idle.pop().end()
-
-
-__all__ = ["ENDS", "Load"]

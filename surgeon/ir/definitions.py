@@ -691,6 +691,3 @@ def _narrow(found: Any, kind: Any) -> Any:
     if found is None:
         return np.zeros(0, np.float32)
     return found.astype(kind) if kind is not None and found.dtype.kind not in "iub" else found
-
-
-__all__ = ["DEFINED", "DEFINITIONS", "definitions", "strays"]

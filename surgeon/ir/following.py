@@ -58,6 +58,3 @@ class Closure:
                 return undecided
         decided[value] = found
         return None
-
-
-__all__ = ["Closure", "readers"]

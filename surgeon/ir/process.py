@@ -126,6 +126,3 @@ def _end(child: int, answers: Connection, owner: int) -> int:
     answers.close()
     os.kill(child, signal.SIGKILL)  # which one that crashed, and was not waited for, does not notice
     return os.waitpid(child, 0)[1]
-
-
-__all__ = ["Crashed", "Fork", "python", "survived"]

@@ -85,6 +85,3 @@ def narrowed(array: np.ndarray, to: int) -> np.ndarray:
     if beyond.any():
         made[beyond] = np.copysign(np.finfo(dtype).max, array[beyond]).astype(dtype)
     return made
-
-
-__all__ = ["narrowed", "retyped"]

@@ -146,6 +146,3 @@ def _difference(
     if found.why:
         raise Mixed(f"in {told}, sample {first} of {count} is another one than alone: {found.why}")
     return found.error
-
-
-__all__ = ["SEVERAL", "Mixed", "drawn", "joined", "named", "prove_batches"]

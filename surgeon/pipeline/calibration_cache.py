@@ -134,6 +134,3 @@ def _follow_moves(found: Found, values: list[Value]) -> None:
         if len(known) == len(read):
             top = max(known, key=lambda name: found.grids[name].step)
             found.grids[value.name], found.lines[value.name] = found.grids[top], found.lines[top]
-
-
-__all__ = ["Found", "Line", "read_cache", "scales_of"]

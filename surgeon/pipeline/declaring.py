@@ -68,6 +68,3 @@ def _of_unknown_rank(model: Model) -> Iterator[str]:
             for out in node.outputs:
                 if out is not None and out.users and model.schema(node) is None and model.shape(out) is None:
                     yield out.name
-
-
-__all__ = ["prepare", "warnings_of_unknown"]

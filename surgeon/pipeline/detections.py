@@ -296,6 +296,3 @@ def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
         return runner.run(feeds)
     except Unrunnable as error:
         raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run what was written: {error}.") from None
-
-
-__all__ = ["Dependent", "prepare"]

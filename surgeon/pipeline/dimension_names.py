@@ -219,6 +219,3 @@ class _Trial:
 
 def _size(sized: Sequence[SizedInput], axis: Axis) -> int:
     return next(shape[axis.position] for name, _, shape in sized if name == axis.input)
-
-
-__all__ = ["ACCIDENTAL", "prepare"]

@@ -501,6 +501,3 @@ def _name_dim(info: ValueInfoProto, axis: int, name: str) -> None:
     dim = info.type.tensor_type.shape.dim[axis]
     dim.Clear()
     dim.dim_param = name
-
-
-__all__ = ["Axes", "Layout", "Mixed", "prepare"]

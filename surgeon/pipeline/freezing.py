@@ -98,6 +98,3 @@ def _prove(before: ModelProto, after: ModelProto, arrays: Mapping[str, np.ndarra
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
         if one.dtype != other.dtype or not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
             raise ModelError(f"with the value of --set the output '{info.name}' is another one than with the input.")
-
-
-__all__ = ["frozen", "prepare"]

@@ -193,6 +193,3 @@ def _prove(
             raise ModelError(f"with the inputs in another form the output '{info.name}' is another one: {moved.why}.")
         worst = max(worst, moved.error)
     return worst
-
-
-__all__ = ["Form", "prepare"]

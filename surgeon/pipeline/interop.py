@@ -334,15 +334,3 @@ def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str
         [(i.name, i.type.tensor_type.elem_type) for i in infos] for infos in (given_inputs(model), model.graph.output)
     )
     return inputs, outputs
-
-
-__all__ = [
-    "GraphRule",
-    "Outcome",
-    "changed_by",
-    "from_gs",
-    "gs_pass",
-    "restored",
-    "run_graph_rules",
-    "to_graphsurgeon",
-]

@@ -187,6 +187,3 @@ def _is_activation(node: Node) -> bool:
 def _is_transposed(relu: Node) -> bool:
     maker = None if relu.inputs[0] is None else relu.inputs[0].producer
     return maker is not None and maker.op == "ConvTranspose" and any(_quantized(maker))
-
-
-__all__ = ["Misplaced", "misplaced"]

@@ -198,6 +198,3 @@ def _difference(what: str, found: np.ndarray, rounded: np.ndarray, exact: np.nda
     if judged.why:
         raise ModelError(f"other types change {what} by more than they round: {judged.why}")
     return compare(found, exact, tolerance=np.inf, finite=True).error if is_float(exact.dtype) else 0.0
-
-
-__all__ = ["narrowable", "prepare"]

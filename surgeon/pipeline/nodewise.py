@@ -132,6 +132,3 @@ def is_equal(one: np.ndarray, other: np.ndarray) -> bool:
 def difference(one: np.ndarray, other: np.ndarray, times: float = LOOSE) -> Difference:
     """The difference of two results of finite inputs, by the tolerance of their type, taken some times."""
     return compare(one, other, tolerance=times * tolerance_of(other.dtype), finite=True)
-
-
-__all__ = ["Layout", "Tensor", "Walk", "depends_on_sizes_alone", "difference", "is_equal"]

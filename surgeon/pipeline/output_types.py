@@ -29,6 +29,3 @@ def prepare(asked: Asked) -> Prepared | None:
         return None
     befores, afters = zip(*changed, strict=True)
     return Prepared(made, [applied("output-types", befores, afters, "the outputs", error=0.0)])
-
-
-__all__ = ["prepare"]

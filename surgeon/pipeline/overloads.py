@@ -45,6 +45,3 @@ def _nodes(nodes: Sequence[Any], protos: Sequence[NodeProto]) -> Iterator[tuple[
         for attribute in proto.attribute:
             if attribute.type == AttributeProto.GRAPH:
                 yield from _nodes(node.attrs[attribute.name].nodes, attribute.g.node)
-
-
-__all__ = ["give_back", "remember"]

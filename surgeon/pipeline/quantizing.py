@@ -184,6 +184,3 @@ def _widened(held: Weights, axis: int) -> np.ndarray:
     top, low = held.steps.max(axis=others), held.steps.min(axis=others)
     fits = (top <= EIGHT_BITS.max) & (low >= EIGHT_BITS.min)
     return (steps * np.where(fits, 1, np.maximum(top, -low) / LEVELS)).astype(np.float32)
-
-
-__all__ = ["Writing"]

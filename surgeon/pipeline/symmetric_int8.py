@@ -361,6 +361,3 @@ def _part(found: np.ndarray, ideal: np.ndarray, of: Callable[[np.ndarray], float
     finite = np.isfinite(wide)
     top = float(np.abs(wide[finite]).max(initial=0)) or 1.0
     return of(np.abs(found.astype(np.float64) - wide)[finite] / top) if finite.any() else 0.0
-
-
-__all__ = ["prepare", "standardized"]

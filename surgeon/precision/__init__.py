@@ -24,13 +24,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from surgeon.precision.comparison import LIMIT, OutputError
+    from surgeon.precision.comparison import OutputError
     from surgeon.precision.conversion import Kept, PrecisionResult, convert
     from surgeon.precision.data import load_data
+    from surgeon.precision.standard import LIMIT
 
 # A run that converts nothing starts without them.
 _LAZY = {
-    "LIMIT": "comparison",
+    "LIMIT": "standard",
     "OutputError": "comparison",
     "Kept": "conversion",
     "PrecisionResult": "conversion",

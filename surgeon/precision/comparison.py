@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner
 from surgeon.precision.data import Samples
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.standard import LIMIT, Error, Standard, Trial, chosen_indices, error_of, fed
@@ -175,6 +175,3 @@ def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputErro
     return OutputError(
         name, trial.kind, error.relative, error.largest, error.quantile, error.cosine, found.why, found.excuse
     )
-
-
-__all__ = ["LIMIT", "MOST_KEPT", "Comparison", "Metric", "OutputError", "Unrunnable"]

@@ -49,7 +49,7 @@ from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.run import TRAINED
-from surgeon.precision.comparison import LIMIT, MOST_KEPT, Comparison, Metric, OutputError
+from surgeon.precision.comparison import MOST_KEPT, Comparison, Metric, OutputError
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
@@ -60,6 +60,7 @@ from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.search import Search
+from surgeon.precision.standard import LIMIT
 from surgeon.report import Progress, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
@@ -609,6 +610,3 @@ def _counts(plan: Plan) -> tuple[int, int]:
             half += is_half
             single += not is_half
     return half, single
-
-
-__all__ = ["MEASURED", "Kept", "PrecisionResult", "convert"]

@@ -192,6 +192,3 @@ def load_metric(named: str) -> Callable[..., float]:
         raise UsageError(f"--metric takes FILE.py:FUNCTION, not '{named}'.")
     found: Callable[..., float] = _imported(Path(file), function)
     return found
-
-
-__all__ = ["Samples", "check_feeds", "load_data", "load_metric"]

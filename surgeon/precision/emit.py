@@ -419,6 +419,3 @@ def _set(proto: NodeProto, name: str, value: object) -> None:
         if proto.attribute[position].name == name:
             del proto.attribute[position]
     proto.attribute.append(helper.make_attribute(name, value))
-
-
-__all__ = ["IR_WITH_PLAIN_INITIALIZERS", "Emitter"]

@@ -96,20 +96,3 @@ def kept_or_rounded(array: np.ndarray, low: Format = FP16) -> np.ndarray:
         return array
     near = low.rounded(array)
     return np.where(np.isfinite(near) & (near != 0), near, array)
-
-
-__all__ = [
-    "BF16",
-    "FAMILY",
-    "FORMATS",
-    "FP16",
-    "FP32",
-    "HALF",
-    "SINGLE",
-    "Format",
-    "computes_in_half",
-    "constant_reason",
-    "flushed",
-    "is_beyond",
-    "kept_or_rounded",
-]

@@ -367,5 +367,3 @@ WAVEFORM = Guess("a waveform, from -1 to 1", _waveform)
 MASK = Guess("a mask, all true, and false at the end", _mask)
 SIZE = Guess("a size", lambda rng, shape, turn: np.full(shape, SIDE if shape == (2,) else TOKENS))
 LENGTH = Guess("the length of the longest input", lambda rng, shape, turn: np.ones(shape))  # see `_samples`
-
-__all__ = ["Plausible", "plausible"]

@@ -142,18 +142,3 @@ def chosen_outputs(model: Model) -> set[str]:
 def fits(degree: float) -> bool:
     """Whether a tensor of this degree is at most as large as the model's inputs, and does not shrink with them."""
     return 0.0 <= degree <= 1.0
-
-
-__all__ = [
-    "BY_RANGE",
-    "HEAVY",
-    "INSIDE_FP32",
-    "KEEPS_NUMBERS",
-    "SENSITIVE",
-    "STAYS",
-    "UNBOUNDED",
-    "chosen_outputs",
-    "degree",
-    "fits",
-    "ranked",
-]

@@ -182,6 +182,3 @@ def _schema_has(op: str, domain: str, opset: int, position: int, elem: int, outp
     kind = formals[min(position, len(formals) - 1)].type_str
     allowed = next((c.allowed_type_strs for c in spec.type_constraints if c.type_param_str == kind), ())
     return {"tensor(float)", TYPE_NAMES[elem]} <= set(allowed)
-
-
-__all__ = ["COMPUTED", "GENERATORS", "Plan", "returns", "takes"]

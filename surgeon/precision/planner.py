@@ -515,6 +515,3 @@ def _divides(node: Node) -> bool:
     made = [o for o in node.outputs if o is not None]
     after = readers(made, lambda user: user.key in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity"))
     return any(user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value) for user, value in after)
-
-
-__all__ = ["SCALED", "Planner"]

@@ -86,6 +86,3 @@ def _run(model: ModelProto, names: list[str], data: Iterable[Feeds], base: Path 
             yield runner.run(feeds)
     except Unrunnable as error:
         raise ModelError(f"ONNX Runtime does not run the model on the calibration data: {error}") from None
-
-
-__all__ = ["THREADS", "Ranges", "measure"]

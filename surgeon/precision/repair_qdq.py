@@ -306,6 +306,3 @@ def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
     sizes = {v: r.size for v, r in zip(values, Runner(probe).run(feeds), strict=True)}
     inputs = {v: a.size for name, a in feeds.items() if (v := model.graph.find(name)) is not None}
     return {**sizes, **inputs}
-
-
-__all__ = ["repaired", "with_scales"]

@@ -146,6 +146,3 @@ def _once_more(options: Options) -> Options:
         shapes={} if options.inputs else options.shapes,
         progress=None,
     )
-
-
-__all__ = ["rewrite", "rewrite_file", "rewritten"]

@@ -90,6 +90,3 @@ def _widen_tensor(tensor: TensorProto) -> None:
 def _round(source: str, name: str, elem: int) -> list[NodeProto]:
     low = f"{name}~rounded"
     return [helper.make_node("Cast", [source], [low], to=elem), helper.make_node("Cast", [low], [name], to=SINGLE)]
-
-
-__all__ = ["GIVEN", "rounded"]

@@ -104,6 +104,3 @@ class Search(Generic[T]):
             if size == 1:
                 return
             parts *= 2
-
-
-__all__ = ["Search"]

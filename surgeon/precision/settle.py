@@ -92,6 +92,3 @@ def _gain(plan: Plan, node: Node) -> int:
 
 def _feeds_single(plan: Plan, node: Node) -> bool:
     return any(SINGLE in plan.read_types(o, but_by=node) for o in node.outputs if o is not None)
-
-
-__all__ = ["settle"]

@@ -313,6 +313,3 @@ def _with_rounded_weights(model: ModelProto) -> ModelProto:
         if tensor.data_type == TensorProto.FLOAT and tensor.data_location != TensorProto.EXTERNAL:
             tensor.CopyFrom(numpy_helper.from_array(kept_or_rounded(numpy_helper.to_array(tensor)), tensor.name))
     return copy
-
-
-__all__ = ["LIMIT", "Error", "Standard", "Trial", "chosen_indices", "error_of", "fed", "statement"]

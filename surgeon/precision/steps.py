@@ -84,6 +84,3 @@ def _smooth(graph: GraphProto, found: dict[str, tuple[str, Limits]]) -> None:
             nodes.append(helper.make_node(op, [source, f"{name}~{op}~number"], [result]))
             source = result
     refill(graph.node, nodes)
-
-
-__all__ = ["without_steps"]

@@ -336,6 +336,3 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
                 yield from (of(size) for size in (low, high, high + 1, max(low - 1, 1)))
             if is_slow:  # what a window makes of a size may grow with its square
                 break
-
-
-__all__ = ["Side", "feeds_at_breakpoints", "sizes_at_breakpoints"]

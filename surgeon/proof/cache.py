@@ -128,6 +128,3 @@ def _proofs(data: bytes) -> Iterator[tuple[bytes, Verdict]]:
         with contextlib.suppress(ValueError, TypeError):
             asked, max_error, why = json.loads(line)
             yield bytes.fromhex(asked), Verdict(True, None if max_error is None else float(max_error), str(why))
-
-
-__all__ = ["ProofCache", "place_of_proofs"]

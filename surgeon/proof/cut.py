@@ -437,6 +437,3 @@ def largest_pad(node: Node, model: Model) -> int:
     if array is None or not array.size or array.dtype.kind != "i":
         return 0
     return int(np.abs(array).max())
-
-
-__all__ = ["CutWindow", "Cutter", "largest_pad"]

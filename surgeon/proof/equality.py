@@ -210,6 +210,3 @@ def _step(dtype: np.dtype) -> float:
 def _saturation(dtype: np.dtype) -> float:
     """Where numbers of the type saturate."""
     return 3.38e38 if dtype.name == "bfloat16" else float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
-
-
-__all__ = ["TIMES_THE_ORIGINAL", "TOLERANCE", "Difference", "Evaluation", "compare", "is_float", "smallest_normal"]

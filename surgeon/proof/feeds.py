@@ -141,17 +141,3 @@ def _sprinkle(x: np.ndarray, rng: np.random.Generator, values: Sequence[float]) 
     for value in values:
         flat[rng.integers(0, flat.size, max(1, flat.size // 50))] = value
     return x
-
-
-__all__ = [
-    "EVERYDAY",
-    "LARGEST_INPUT",
-    "NEXT_TO_NOTHING",
-    "NOT_COUNTED",
-    "NOT_FINITE",
-    "OUT_OF_RANGE",
-    "WORDS",
-    "Feeds",
-    "SizedInput",
-    "feeds_of",
-]

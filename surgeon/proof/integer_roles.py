@@ -113,6 +113,3 @@ class _Sources:
             yield node, read
             made = frozenset() if node.op_type in FORGETS and not node.domain else frozenset().union(*read)
             self.sources.update(dict.fromkeys(node.output, made))
-
-
-__all__ = ["INTEGER_TYPES", "Role", "divisors", "plain_integers", "roles"]

@@ -604,6 +604,3 @@ def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Pa
         return Reference(stashed, folder).run(feeds)[index]
     except Unrunnable:
         return None
-
-
-__all__ = ["Judge", "JudgedRun", "Verdict", "judge"]

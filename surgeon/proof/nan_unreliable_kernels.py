@@ -69,6 +69,3 @@ class BlindSpots:
             return Runner(returning(self._model, read), self._folder)
         except (Unrunnable, ModelError):
             return None
-
-
-__all__ = ["BlindSpots"]

@@ -83,6 +83,3 @@ class ModelPair:
                 digest.update(repr(array.shape).encode())
                 digest.update(b"" if is_float(array.dtype) else array.tobytes())
         return digest.digest()
-
-
-__all__ = ["ModelPair", "SideName"]

@@ -648,22 +648,3 @@ def _is_undefined_on_nothing(node: NodeProto, model: ModelProto) -> bool:
 
 def _weight_sizes(window: Window) -> set[int]:
     return {d for m in (window.pair.before, window.pair.after) for t in m.graph.initializer for d in t.dims}
-
-
-__all__ = [
-    "MOST_PROBED",
-    "POSITION",
-    "SATURATED",
-    "Probe",
-    "Window",
-    "breakpoint_feeds",
-    "probed_floats",
-    "probed_integers",
-    "probed_positions",
-    "probed_sizes",
-    "random_feeds",
-    "roomy_sizes",
-    "sized_feeds",
-    "breakpoint_sizes",
-    "without_zero",
-]

@@ -58,6 +58,3 @@ def _may_be_true(node: NodeProto, position: int, written: dict[str, TensorProto]
 def _is_zero(node: NodeProto, position: int, written: dict[str, TensorProto]) -> bool:
     tensor = written.get(node.input[position]) if position < len(node.input) else None
     return tensor is not None and not numpy_helper.to_array(tensor).any()
-
-
-__all__ = ["why_random"]

@@ -212,6 +212,3 @@ class _Side:
 
 def _unknown() -> Any:
     raise _Bound
-
-
-__all__ = ["shrunk"]

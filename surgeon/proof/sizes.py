@@ -311,17 +311,3 @@ def _evaluated(formula: ast.AST, sizes: Mapping[str, int]) -> int:
     if isinstance(formula.op, ast.Pow) and not (0 <= right <= 8):
         return 0
     return OPERATIONS[type(formula.op)](left, right)
-
-
-__all__ = [
-    "FIRST_CHOICE",
-    "MOST_ELEMENTS",
-    "TOO_LARGE",
-    "DeclaredInput",
-    "SizeChoice",
-    "Symbols",
-    "all_choices",
-    "sized_inputs",
-    "small_choices",
-    "symbols_of",
-]

@@ -186,6 +186,3 @@ def larger(role: Role, usual: int) -> list[int]:
 def different(role: Role, usual: int) -> list[int]:
     """Another size of a dimension, which does not make a run slow."""
     return [usual * 2] if role == "batch" else smaller(role, usual)
-
-
-__all__ = ["CHANNELS", "LARGE", "Role", "different", "farthest", "is_image", "larger", "smaller", "usual_sizes"]

@@ -65,6 +65,3 @@ def _thresholds(model: ModelProto) -> frozenset[str]:
         if not found.isdisjoint(node.output):
             found.update(reads(node))
     return frozenset(found)
-
-
-__all__ = ["Valid", "valid_feeds"]

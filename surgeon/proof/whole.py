@@ -175,6 +175,3 @@ def _largest_pad(model: ModelProto) -> int:
     indexed = Model(model)
     pads = [node for scope in indexed.scopes for node in scope.by_op.get("Pad", ())]
     return max([1, *(largest_pad(node, indexed) for node in pads)])
-
-
-__all__ = ["fixed_symbols", "prove_models", "sizes_that_run", "tensors_of_a_run", "whole_pair"]

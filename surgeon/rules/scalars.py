@@ -45,6 +45,3 @@ def _shows(model: Model, reader: Node, old: Value, new: Value) -> bool:
     else:
         is_seen = model.shape(old) is not None
     return not is_seen and bool(model.shape(new))
-
-
-__all__ = ["refused"]
