@@ -112,14 +112,19 @@ def types_held(model: ModelProto) -> Iterator[int]:
     """The element types of a model's inputs and weights, and those that it casts to."""
     yield from (i.type.tensor_type.elem_type for i in model.graph.input)
     yield from (t.data_type for t in model.graph.initializer)
-    casts = (n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Cast")
-    yield from (a.i for n in casts for a in n.attribute if a.name == "to")
+    yield from (a.i for n in nodes_of(model) if n.op_type == "Cast" for a in n.attribute if a.name == "to")
 
 
 def constants_in(graph: GraphProto) -> dict[str, TensorProto]:
     """The initializers of a graph, and the tensors of its Constant nodes, by name."""
     constants = ((n.output[0], a.t) for n in graph.node if n.op_type == "Constant" for a in n.attribute)
     return {t.name: t for t in graph.initializer} | {name: t for name, t in constants if t.data_type}
+
+
+def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
+    """The nodes of a model, of its functions and of all bodies."""
+    for holder, _ in holders(model):
+        yield from all_nodes(holder)
 
 
 def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.protos import all_graphs, all_nodes, constants_in, copied, holders, refill
+from surgeon.ir.protos import all_graphs, constants_in, copied, nodes_of, refill
 
 SHIFT = 128
 
@@ -49,7 +49,7 @@ QUANTIZE_THEMSELVES = frozenset({"DynamicQuantizeLSTM", "DynamicQuantizeMatMul"}
 
 def unsaturated(model: ModelProto) -> ModelProto:
     """The model with products of uint8 by uint8 instead of uint8 by int8; the model itself if it has none."""
-    if not any(n.op_type in PRODUCTS for holder, _ in holders(model) for n in all_nodes(holder)):
+    if not any(n.op_type in PRODUCTS for n in nodes_of(model)):
         return model
     spelled = copied(model)
     spelling = _Spelling(spelled)

@@ -112,7 +112,7 @@ def plausible(
     empty   whether these may have sizes of 0
     """
     pair, guesses, why = whole_pair(model, model, shapes=shapes, empty=empty), _guesses(Model(model)), ""
-    symbols = Symbols(pair.inputs, pair.fixed)
+    symbols = pair.symbols
     for sized, below in _sizes(pair, symbols, guesses):
         for taken in (guesses, {}):
             drawn = _Drawn(pair, symbols, run, taken, sized, below)

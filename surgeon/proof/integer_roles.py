@@ -35,7 +35,7 @@ def roles(pair: ModelPair) -> Mapping[str, Role]:
     if not names:
         return MappingProxyType({})
     read: dict[Role, frozenset[str]] = {"position": frozenset(), "size": frozenset()}
-    for model in (pair.before, pair.after):
+    for model in pair.both:
         for role, found in _read_as(model, names):
             read[role] |= found
     return {n: "size" if n in read["size"] else "position" if n in read["position"] else "number" for n in names}
@@ -70,7 +70,7 @@ def pooled_rois(model: ModelProto) -> frozenset[tuple[str, str]]:
 def divisors(pair: ModelPair) -> frozenset[str]:
     """The inputs that something is divided by as integers: an old ONNX Runtime ends the process where they are 0."""
     found: frozenset[str] = frozenset()
-    for model in (pair.before, pair.after):
+    for model in pair.both:
         sources = _Sources(model, frozenset(name for name, elem, _ in pair.inputs if elem in INTEGER_TYPES))
         for node, read in sources.nodes():
             if node.op_type in ("Div", "Mod"):

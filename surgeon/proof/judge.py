@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
-from surgeon.ir.protos import all_nodes, copied, holders, types_held
+from surgeon.ir.protos import all_nodes, copied, holders, nodes_of, types_held
 from surgeon.ir.run import Reference, Runner, Unrunnable
 from surgeon.proof.equality import (
     TIMES_THE_ORIGINAL,
@@ -123,7 +123,7 @@ def judge(
     probed        whether it is a window, on which the further inputs of `probes` are tried
     kinds         of input that are tried; all unless given
     """
-    random = why_random(pair.before, pair.after)
+    random = why_random(*pair.both)
     if random:
         return Verdict.unproved(random)
     try:
@@ -579,12 +579,12 @@ def _has_number(array: np.ndarray) -> bool:
 
 def _has(model: ModelProto, operators: frozenset[str]) -> bool:
     """Whether a model has one of some operators, in its functions and bodies, too."""
-    return any(n.op_type in operators for holder, _ in holders(model) for n in all_nodes(holder))
+    return any(n.op_type in operators for n in nodes_of(model))
 
 
 def _crops(model: ModelProto) -> bool:
     """Whether a Resize of a model takes a part of its input."""
-    resizes = (n for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type == "Resize")
+    resizes = (n for n in nodes_of(model) if n.op_type == "Resize")
     return any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto
 
 from surgeon.errors import ModelError
-from surgeon.ir.protos import all_nodes, holders, returning
+from surgeon.ir.protos import nodes_of, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import NOT_FINITE, Feeds
@@ -34,7 +34,7 @@ class BlindSpots:
     """
 
     def __init__(self, model: ModelProto, folder: str | Path | None) -> None:
-        used = [n.op_type for holder, _ in holders(model) for n in all_nodes(holder) if n.op_type in BLIND_TO]
+        used = [n.op_type for n in nodes_of(model) if n.op_type in BLIND_TO]
         self.kinds = frozenset[str]().union(*(BLIND_TO[op] for op in used))
         self.reason = f"NaN reaches {' and '.join(dict.fromkeys(used))}, which sees some NaN and others not"
         self._model, self._folder = model, folder

@@ -13,7 +13,7 @@ from onnx import ModelProto
 from surgeon.ir.run import Runner
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds, SizedInput
-from surgeon.proof.sizes import FIRST_CHOICE, DeclaredInput, SizeChoice, sized_inputs
+from surgeon.proof.sizes import FIRST_CHOICE, DeclaredInput, SizeChoice, Symbols, sized_inputs
 
 SideName = Literal["before", "after"]
 
@@ -42,6 +42,16 @@ class ModelPair:
     folder_after: str | Path | None = None
     met: tuple[Feeds, ...] = ()
     runners: dict[SideName, Runner] = field(default_factory=dict, repr=False)
+
+    @property
+    def both(self) -> tuple[ModelProto, ModelProto]:
+        """The original, and what is to stand for it."""
+        return self.before, self.after
+
+    @property
+    def symbols(self) -> Symbols:
+        """The dimensions of the inputs whose sizes are free."""
+        return Symbols(self.inputs, self.fixed)
 
     def runner(self, side: SideName) -> Runner:
         """What runs one side. Raises Unrunnable."""
@@ -76,7 +86,7 @@ class ModelPair:
         symbols = dict.fromkeys(d for _, _, shape in self.inputs for d in shape if isinstance(d, str))
         given = [(k, self.fixed[name]) for k, name in enumerate(symbols) if name in self.fixed]
         digest = hashlib.sha256(repr((given, self.largest_pad)).encode())
-        for model in (self.before, self.after):
+        for model in self.both:
             digest.update(model.SerializeToString(deterministic=True))
         for feeds in self.met:
             for array in feeds.values():

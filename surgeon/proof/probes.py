@@ -33,13 +33,12 @@ from surgeon.ir.operators import (
     RETURNS_BOOL,
     words,
 )
-from surgeon.ir.protos import all_nodes
+from surgeon.ir.protos import nodes_of
 from surgeon.proof.breakpoints import Side, feeds_at_breakpoints, sizes_at_breakpoints
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
 from surgeon.proof.integer_roles import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import Symbols
 
 SMALL = (1, 2, 3, 5, 8)
 TWICE_AND_MORE = (
@@ -87,12 +86,12 @@ class Window:
 
     @cached_property
     def sides(self) -> list[Side]:
-        return [Side(m, self.pair.folder) for m in (self.pair.before, self.pair.after)]
+        return [Side(m, self.pair.folder) for m in self.pair.both]
 
     @cached_property
     def numbers(self) -> list[float]:
         """The numbers that either side has as a constant or as an attribute, each once."""
-        found = dict.fromkeys(x for m in (self.pair.before, self.pair.after) for x in _numbers(m))
+        found = dict.fromkeys(x for m in self.pair.both for x in _numbers(m))
         return [x for x in found if math.isfinite(x)]
 
     @cached_property
@@ -104,7 +103,7 @@ class Window:
 
     @cached_property
     def strings(self) -> list[str]:
-        found = dict.fromkeys(x for m in (self.pair.before, self.pair.after) for x in _strings(m))
+        found = dict.fromkeys(x for m in self.pair.both for x in _strings(m))
         return list(found)
 
     @cached_property
@@ -118,31 +117,27 @@ class Window:
     @cached_property
     def divides(self) -> bool:
         """Whether a side divides, or takes a remainder."""
-        models = (self.pair.before, self.pair.after)
-        return any(n.op_type in ("Div", "Mod") for m in models for n in _nodes(m))
+        return any(n.op_type in ("Div", "Mod") for m in self.pair.both for n in nodes_of(m))
 
     @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
-        models = (self.pair.before, self.pair.after)
-        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in models)
+        return max(sum(math.prod(t.dims) for t in m.graph.initializer) for m in self.pair.both)
 
     @cached_property
     def never_overflows(self) -> bool:
         """Whether neither side makes larger numbers of what it reads: it holds up to the largest one of its type."""
-        return all(n.op_type in NO_LARGER for m in (self.pair.before, self.pair.after) for n in m.graph.node)
+        return all(n.op_type in NO_LARGER for m in self.pair.both for n in m.graph.node)
 
     @cached_property
     def mixes(self) -> bool:
         """Whether a result of either side may depend on what is beside a number."""
-        models = (self.pair.before, self.pair.after)
-        return any(n.op_type not in ONE_BY_ONE or n.domain for m in models for n in m.graph.node)
+        return any(n.op_type not in ONE_BY_ONE or n.domain for m in self.pair.both for n in m.graph.node)
 
     @cached_property
     def runs_on_nothing(self) -> bool:
         """Whether both sides can be tried on tensors without elements."""
-        models = (self.pair.before, self.pair.after)
-        may_run = all(n.op_type in RUNS_ON_NOTHING and not n.domain for m in models for n in m.graph.node)
+        may_run = all(n.op_type in RUNS_ON_NOTHING and not n.domain for m in self.pair.both for n in m.graph.node)
         return may_run and not any(_is_undefined_on_nothing(n, self.pair.before) for n in self.pair.before.graph.node)
 
     def may_be_refused(self, sized: Sequence[SizedInput]) -> bool:
@@ -199,7 +194,7 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
     is_quick  whether both sides run at some sizes without taking long: larger ones are tried where they do. What a
               window makes of a size may grow with its square
     """
-    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+    symbols = window.pair.symbols
     free = symbols.free
     if not free:
         return
@@ -268,14 +263,14 @@ def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
 
 def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
     """The inputs at sizes on either side of the breakpoints of the two sides."""
-    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+    symbols = window.pair.symbols
 
     def sized(sizes: tuple[int, ...]) -> list[SizedInput] | None:
         return symbols.sized(dict(zip(symbols.free, sizes, strict=True)))
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
@@ -286,7 +281,7 @@ def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
 
 def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the numbers on either side of the breakpoints of the two sides."""
-    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
+    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and math.prod(s))
     base = random_feeds(window, sized, np.random.default_rng(7))
     for feeds in feeds_at_breakpoints(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
         yield "breakpoint", feeds
@@ -294,7 +289,7 @@ def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) ->
 
 def roomy_sizes(window: Window) -> Iterator[list[SizedInput]]:
     """The inputs at sizes that hold many numbers, where sizes can be chosen."""
-    symbols = Symbols(window.pair.inputs, window.pair.fixed)
+    symbols = window.pair.symbols
     if not symbols.free:
         return
     for most in (ENOUGH, ENOUGH // 8):
@@ -324,7 +319,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
     """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
     rng = np.random.default_rng(1)
     base = random_feeds(window, sized, rng)
-    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
+    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and math.prod(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
             yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
@@ -348,7 +343,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
 def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the integers, truths, counts and axes at which a window may do something else."""
     base = random_feeds(window, sized, np.random.default_rng(1))
-    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
+    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and math.prod(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
@@ -361,10 +356,10 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
-                if _elements(dims):
-                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) == "size" and _elements(dims):
-            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
+                if math.prod(dims):
+                    yield "one truth", {**base, name: (np.arange(math.prod(dims)) == 1).reshape(dims) == value}
+        if window.roles.get(name) == "size" and math.prod(dims):
+            counts = _counts(window, LARGEST_COUNT if math.prod(dims) == 1 else LARGEST_OF_COUNTS)
             for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
@@ -376,7 +371,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
     base = random_feeds(window, sized, rng)
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
-        if window.roles.get(name) != "position" or not _elements(dims):
+        if window.roles.get(name) != "position" or not math.prod(dims):
             continue
         for most, lowest in product(rows, (1, 0)):
             if most:
@@ -568,10 +563,6 @@ def without_zero(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
 
 
-def _elements(dims: tuple[int, ...]) -> int:
-    return math.prod(dims)
-
-
 def _dtype(elem: int) -> np.dtype:
     return np.dtype(helper.tensor_dtype_to_np_dtype(elem))
 
@@ -600,7 +591,7 @@ def _numbers(model: ModelProto) -> Iterator[float]:
     for tensor in _tensors(model):
         if tensor.data_type in FLOATS | INTEGER_TYPES and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
             yield from map(float, numpy_helper.to_array(tensor).reshape(-1))
-    for node in _nodes(model):
+    for node in nodes_of(model):
         for attribute in node.attribute:
             is_type = node.op_type == "Cast" and attribute.name == "to"
             values = (CUTS.get(attribute.i, 0),) if is_type else _values(attribute)
@@ -613,7 +604,7 @@ def _values(attribute: AttributeProto) -> Iterator[float]:
 
 def _strings(model: ModelProto) -> Iterator[str]:
     """The strings of the constants of a model."""
-    for attribute in (a for node in _nodes(model) for a in node.attribute):
+    for attribute in (a for node in nodes_of(model) for a in node.attribute):
         yield from (s.decode(errors="replace") for s in (attribute.s, *attribute.strings) if s)
     for tensor in _tensors(model):
         if tensor.data_type == TensorProto.STRING and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
@@ -622,16 +613,11 @@ def _strings(model: ModelProto) -> Iterator[str]:
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
     yield from model.graph.initializer
-    for node in _nodes(model):
+    for node in nodes_of(model):
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.g.initializer
-
-
-def _nodes(model: ModelProto) -> Iterator[NodeProto]:
-    for holder in (model.graph, *model.functions):
-        yield from all_nodes(holder)
 
 
 def _is_empty(sized: Sequence[SizedInput]) -> bool:
@@ -647,4 +633,4 @@ def _is_undefined_on_nothing(node: NodeProto, model: ModelProto) -> bool:
 
 
 def _weight_sizes(window: Window) -> set[int]:
-    return {d for m in (window.pair.before, window.pair.after) for t in m.graph.initializer for d in t.dims}
+    return {d for m in window.pair.both for t in m.graph.initializer for d in t.dims}

@@ -50,7 +50,7 @@ def shrunk(pair: ModelPair, *, reducing: bool = False) -> ModelPair | None:
     if any(len(shape) not in (0, rank) for _, _, shape in pair.inputs):
         return None
     try:
-        sides = [_Side(side, rank, reducing) for side in (pair.before, pair.after)]
+        sides = [_Side(side, rank, reducing) for side in pair.both]
     except _Bound:
         return None
     free = frozenset(range(-rank, 0)).difference(*(side.bound for side in sides))
@@ -59,7 +59,7 @@ def shrunk(pair: ModelPair, *, reducing: bool = False) -> ModelPair | None:
         return None
     inputs = [(name, elem, _resized(shape, free, small)) for name, elem, shape in pair.inputs]
     shapes = {name: shape for name, _, shape in inputs}
-    before, after = (_with_shapes(side, shapes) for side in (pair.before, pair.after))
+    before, after = (_with_shapes(side, shapes) for side in pair.both)
     return replace(pair, before=before, after=after, inputs=tuple(inputs), runners={})
 
 

@@ -20,7 +20,7 @@ from surgeon.proof.cut import largest_pad
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, Symbols, all_choices
+from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, all_choices
 from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.proof.valid import valid_feeds
 
@@ -139,7 +139,7 @@ def sizes_that_run(
 def _sizes_to_try(pair: ModelPair) -> Iterator[tuple[Iterable[list[SizedInput]], int]]:
     """One or two sizes of the inputs, and what drawn integers are below there: small ones first."""
     yield from ((pair.sizes(choice), choice.below) for choice in all_choices(pair.inputs, pair.before))
-    yield from (([sized], 1) for sized in usual_sizes(Symbols(pair.inputs, pair.fixed), pair.before))
+    yield from (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before))
 
 
 def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path | None, shapes: Shapes) -> list[Feeds]:

@@ -25,7 +25,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, holders
+from surgeon.ir.protos import nodes_of
 from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.spelling import arrange
 
@@ -168,4 +168,4 @@ def _lacks_meanings(model: ModelProto) -> bool:
     compute."""
     if any(f.domain == DOMAIN for f in model.functions):
         return False
-    return any(n.domain == DOMAIN for holder, _ in holders(model) for n in all_nodes(holder))
+    return any(n.domain == DOMAIN for n in nodes_of(model))
