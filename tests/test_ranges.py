@@ -203,6 +203,41 @@ def test_what_is_computed_is_in_its_range(name: str) -> None:
     assert name in WIDE or (numbers.min(), numbers.max()) == pytest.approx((found.low, found.high), rel=1e-5)
 
 
+NEVER_BELOW_0 = {
+    "Relu": "v = Relu (s)",
+    "Sqrt": "v = Sqrt (s)",
+    "product": "d = Relu (s) e = Abs (t) v = Mul (d, e)",
+    "quotient": "d = Relu (s) e = Clip (t, tenth) v = Div (d, e)",
+    "sum": "d = Relu (s) e = Sigmoid (t) v = Add (d, e)",
+    "MaxPool": "d = Relu (s) e = Reshape (d, image) v = MaxPool <kernel_shape = [2, 2], pads = [1, 1, 1, 1]> (e)",
+    "AveragePool": "d = Relu (s) e = Reshape (d, image) v = AveragePool <kernel_shape = [3, 3]> (e)",
+    "GlobalAveragePool": "d = Abs (s) e = Reshape (d, image) v = GlobalAveragePool (e)",
+}
+
+
+@pytest.mark.parametrize("name", NEVER_BELOW_0)
+def test_what_has_one_end_alone(name: str) -> None:
+    proto = model(HEAD % (", ".join(map(str, range(64))), NEVER_BELOW_0[name]), opset=20)
+    known, rng = Model(proto), np.random.default_rng(0)
+    floats = {k: (rng.standard_normal(64) * 100).astype(np.float32) for k in "st"}
+    feeds = floats | {k: np.zeros(64, np.int32) for k in "xyz"} | {"m": np.zeros(64, bool)}
+    made = Runner(proto).run(feeds)[0]
+    assert Ranges(known).of(known.scopes[0].find("v")).low == 0 and not (made < 0).any()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d = Relu (s) e = Relu (t) v = Div (d, e)",  # by -0 it is -inf
+        "d = Relu (s) v = Mul (d, t)",
+        "d = Reshape (s, image) v = GlobalAveragePool (d)",
+    ],
+)
+def test_what_may_be_below_0(text: str) -> None:
+    known = Model(model(HEAD % (", ".join(map(str, range(64))), text), opset=20))
+    assert Ranges(known).of(known.scopes[0].find("v")).low < 0
+
+
 def test_nothing_follows_of_what_may_wrap_around() -> None:
     known = asked(
         "k = Cast <to = 6> (i) c = Constant <value_ints = [33554432]> () d = Cast <to = 6> (c) v = Mul (k, d)"

@@ -165,8 +165,8 @@ class Ranges:
             return _joined(given)
         if op in FILLS:
             return _joined([*given, ZERO])
-        if op in BOUNDED:
-            return Range(*OPERATORS[op].range, op in WHOLE, any(g.nan for g in given))
+        if op in ENDING:
+            return Range(*OPERATORS[op].range, op in WHOLE, op not in BOUNDED or any(g.nan for g in given))
         return None
 
 
@@ -180,6 +180,8 @@ def _numbers(node: Node) -> Sequence[Any]:
 
 # ---- what operators make of ranges -----------------------------------------------------------------------------------
 
+# These return no number below some end, or above one; those that have one end alone may return NaN.
+ENDING = frozenset(op for op, row in OPERATORS.items() if row.range != (-math.inf, math.inf))
 # Of these the lowest and the highest result are at ends of what they read.
 AT_ENDS = frozenset(op for op in RISING | FALLING | {"Mul", "Sub"} if OPERATORS[op].numpy is not None)
 
@@ -266,10 +268,24 @@ def _maker(node: Node, position: int, op: str) -> Node | None:
     return maker if maker is not None and maker.key == op else None
 
 
+def _mul(ranges: Ranges, node: Node, given: Sequence[Range]) -> Range | None:
+    """0 times what has no bound may be NaN; of numbers of which none is below 0 no product is."""
+    found = _at_ends("Mul", given)
+    return Range(0, math.inf, nan=True) if found is None and min(g.low for g in given) >= 0 else found
+
+
+def _mean(ranges: Ranges, node: Node, given: Sequence[Range]) -> Range:
+    """The sign of a mean, of which 0 may be a part: it is rounded."""
+    low, high, _, nan = given[0]
+    return Range(0 if low >= 0 else -math.inf, 0 if high <= 0 else math.inf, nan=nan)
+
+
 def _div(ranges: Ranges, node: Node, given: Sequence[Range]) -> Range | None:
-    """Of integers; nothing is known of a quotient by 0."""
+    """Of integers; nothing is known of a quotient by 0. Of floats the sign."""
     x, y = given
-    if ranges.model.dtype(_output(node)) in FLOATS or not (x.whole and y.whole and y.low >= 0):
+    if ranges.model.dtype(_output(node)) in FLOATS:
+        return Range(0, math.inf, nan=True) if x.low >= 0 and y.low > 0 else None
+    if not (x.whole and y.whole and y.low >= 0):
         return None
     least = max(y.low, 1)
     ends = [int(abs(end) // by) * (-1 if end < 0 else 1) for end in x[:2] for by in (least, max(y.high, least))]
@@ -327,6 +343,7 @@ def _output(node: Node) -> Value:
 
 # Operators whose ranges follow from no trait: each has a function of its own.
 SPECIAL: dict[str, Callable[[Ranges, Node, Sequence[Range]], Range | None]] = {
+    "AveragePool": _mean,
     "BitwiseAnd": _bits,
     "BitwiseOr": _bits,
     "BitwiseXor": _bits,
@@ -334,7 +351,9 @@ SPECIAL: dict[str, Callable[[Ranges, Node, Sequence[Range]], Range | None]] = {
     "Clip": _clip,
     "ConstantOfShape": _constant_of_shape,
     "Div": _div,
+    "GlobalAveragePool": _mean,
     "Mod": _mod,
+    "Mul": _mul,
     "Pad": _pad,
     "Resize": _resize,
     "ScatterElements": _scatter,
@@ -342,4 +361,4 @@ SPECIAL: dict[str, Callable[[Ranges, Node, Sequence[Range]], Range | None]] = {
     "Sub": _sub,
     "Where": _where,
 }
-KNOWN = SPECIAL.keys() | AT_ENDS | MOVES | PICKS | FILLS | BOUNDED
+KNOWN = SPECIAL.keys() | AT_ENDS | MOVES | PICKS | FILLS | ENDING

@@ -12,13 +12,12 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES, OPERATORS
 from surgeon.ir.protos import copied, reads, reads_instead, refill
+from surgeon.ir.ranges import Ranges
 from surgeon.pipeline.prepared import Fresh, fresh_name
 
 # Operators that hand integers of their first input on as they are.
 HAND_ON = frozenset(op for op in MOVES if OPERATORS[op].elements == (0,)) | {"MaxPool"}
 LEVELS = 127  # of int8 on each side of zero
-KEEP_SIGN = frozenset({"Add", "Concat", "Div", "Mul"})  # of numbers of which none is below 0 they make such
-POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})  # of their first input
 CLIP_BY_INPUTS = 11  # the opset from which Clip has its ends as inputs
 LARGEST = np.finfo(np.float32).max
 SIGNIFICANT = 1e-6  # so much of a number may differ where it went through a scale of fp32
@@ -299,52 +298,14 @@ def _source(name: str, instead: Mapping[str, str]) -> str:
 
 def _without_idle(found: Unquantized, activations: Iterable[str]) -> None:
     """Take the activations away that read no number below 0."""
-    index = Model(found.model)
-    signs, instead = Signs(index), {}
+    index, instead = Model(found.model), {}
     for name in activations:
         value = index.graph.find(name)
         read = None if value is None or value.producer is None else value.producer.inputs[0]
-        if read is not None and signs.is_never_negative(read):
+        if read is not None and Ranges(index).of(read).low >= 0:
             instead[name] = read.name
             found.grids[read.name] = found.grids[name].joined(found.grids.get(read.name))
     _rewire(found, instead, instead, {})
-
-
-class Signs:
-    """Which tensors hold no number below 0."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self._found: dict[Value, bool] = {}
-
-    def is_never_negative(self, value: Value) -> bool:
-        """Whether that follows from the nodes that make a tensor."""
-        stack = [value]
-        while stack:
-            top = stack[-1]
-            missing = [v for v in self._followed(top) if v not in self._found]
-            if missing:
-                stack += missing
-                continue
-            self._found[stack.pop()] = self._follows(top)
-        return self._found[value]
-
-    def _followed(self, value: Value) -> list[Value]:
-        """The tensors none of which is below 0 where this one is not."""
-        node = value.producer
-        if node is None or self.model.is_constant(value):
-            return []
-        count = None if node.key in KEEP_SIGN else 1
-        kept = node.key in MOVES | KEEP_SIGN | POOLS
-        return [v for v in node.inputs[:count] if v is not None] if kept else []
-
-    def _follows(self, value: Value) -> bool:
-        if self.model.is_constant(value):
-            array = self.model.constant(value)
-            return array is not None and array.dtype.kind in "fiu" and not (array < 0).any()
-        node, read = value.producer, self._followed(value)
-        row = None if node is None else OPERATORS.get(node.key)
-        return (row is not None and row.range[0] >= 0) or (bool(read) and all(self._found[v] for v in read))
 
 
 def _activation(model: Model, name: str, grid: Grid, fresh: Fresh) -> NodeProto:
