@@ -17,7 +17,6 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
-from surgeon.ir.files import with_weights
 from surgeon.ir.functions import opset_of
 from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
 from surgeon.ir.run import Runner, Unrunnable
@@ -26,7 +25,7 @@ from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alo
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import sizes_that_run, tensors_of_a_run
+from surgeon.proof.whole import Shapes, sizes_that_run, tensors_of_a_run
 from surgeon.report import Applied
 from surgeon.rules.meaning import Speller
 
@@ -40,8 +39,6 @@ LEAST = 8  # boxes that a model must be run on, to tell rows apart
 SEEDS = 2  # random inputs on which the whole models are compared
 
 CUT_OFF = "{}: its rows are ordered by image and class; of more than {} boxes those of the last ones are cut off"
-
-Shapes = Mapping[str, Sequence[int]]
 
 
 class Dependent(ModelError):
@@ -57,7 +54,7 @@ def prepare(asked: Asked) -> Prepared:
     count, base, shapes = asked.options.detections or 0, asked.base, asked.options.shapes
     if count < 1:
         raise UsageError(f"a NonMaxSuppression returns at least one row, not {count}.")
-    source = with_weights(asked.model, base)
+    source = asked.source
     nodes = [n for n in source.graph.node if _is_suppression(n)]
     if not nodes:
         inner = any(_is_suppression(n) for n in all_nodes(source.graph))

@@ -20,7 +20,6 @@ import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import copied, given_inputs, label_of, reads, refill, unused
 from surgeon.ir.run import Runner, Unrunnable
@@ -50,7 +49,7 @@ def prepare(asked: Asked) -> Prepared:
 
     Raises ModelError with the node where samples mix, UsageError where the axes asked for do not fit the inputs.
     """
-    source = with_weights(asked.model, asked.base)
+    source = asked.source
     _require_tensors(source)
     found = _batched_axes(source, asked.options.batch_axes or {})
     sized = _sizes(source, asked.base, asked.options.shapes)

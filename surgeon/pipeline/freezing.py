@@ -11,7 +11,6 @@ import numpy as np
 from onnx import ModelProto, TypeProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import copied, given_inputs, refill
 from surgeon.ir.run import Runner, Unrunnable
@@ -31,7 +30,7 @@ def prepare(asked: Asked) -> Prepared:
     made, arrays = frozen(asked.model, given)
     infos = {i.name: Text.of_info(i) for i in asked.model.graph.input}
     nodes = {node.output[0]: Text.of(node) for node in made.graph.node[: len(arrays)]}
-    source = with_weights(asked.model, asked.base)
+    source = asked.source
     left = {name: sizes for name, sizes in asked.options.shapes.items() if name not in given}
     if asked.options.proves:
         _prove(source, frozen(source, given)[0], arrays, left)

@@ -11,7 +11,6 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
@@ -74,7 +73,7 @@ def prepare(asked: Asked) -> Prepared:
 
     Raises UsageError where a form does not fit its input, ModelError where the two differ or cannot be run.
     """
-    source = with_weights(asked.model, asked.base)
+    source = asked.source
     made = copied(source)
     names = fresh_name(made)
     records, steps = [], {}

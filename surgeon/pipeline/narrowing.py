@@ -15,7 +15,6 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, nu
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
-from surgeon.ir.files import with_weights
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, holders, read_instead, refill
 from surgeon.ir.retyping import narrowed, retyped
@@ -66,7 +65,7 @@ def prepare(asked: Asked) -> Prepared | None:
     kinds = narrowable(asked.model, options.target)
     if not kinds:
         return None
-    source = with_weights(asked.model, asked.base)
+    source = asked.source
     made = retyped(source, {kind: to for kind, to in kinds.items() if kind in EVERYWHERE})
     if TensorProto.UINT64 in kinds:
         _write_shifts(made, source)

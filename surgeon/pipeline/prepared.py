@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from surgeon.ir.attributes import node_text, read_attribute
+from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import declared_shape
 from surgeon.ir.protos import all_graphs, label_of, unused
 from surgeon.report import Applied, Line
@@ -49,6 +50,11 @@ class Asked(NamedTuple):
     options: Options
     base: Path | None
     known: ProofCache
+
+    @property
+    def source(self) -> ModelProto:
+        """The model with its weights inside. Raises ModelError."""
+        return with_weights(self.model, self.base)
 
 
 class Prepared(NamedTuple):

@@ -18,7 +18,6 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, refill
@@ -48,12 +47,11 @@ def prepare(asked: Asked) -> Prepared:
     without those quantizers, on drawn inputs. Raises ModelError where it is farther from that than the original's own
     quantization explains, or cannot be run.
     """
-    model, options = asked.model, asked.options
-    source = with_weights(model, asked.base)
-    made, first = standardized(source, asked.options, asked.base, asked.known)
+    source, options = asked.source, asked.options
+    made, first = standardized(source, options, asked.base, asked.known)
     found, left = _quantizers(Model(made))
     if not found:
-        return Prepared(model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
+        return Prepared(asked.model, [], [f"no activation became symmetric int8: {left or 'none has a zero point'}"])
     exact, before = copied(made), [Text.of(q.node) for q in found]
     _change(exact, _quantizers(Model(exact))[0], _unquantized)
     _change(made, found, _centred)
