@@ -28,7 +28,7 @@ from surgeon.trt.handover import polygraphy_command
 from surgeon.trt.runners import (
     BindingsRunner,
     Engine,
-    EvaluatorRunner,
+    FunctionRunner,
     OnnxRuntime,
     ParsedNetwork,
     Running,
@@ -114,7 +114,7 @@ def test_what_onnx_runtime_has_no_kernel_for_runs_in_the_evaluator() -> None:
 
     x = np.ones((2, 3), ml_dtypes.bfloat16)
     with OnnxRuntime().start(proto) as running:
-        assert isinstance(running._runner, EvaluatorRunner)
+        assert isinstance(running._runner, FunctionRunner)
         assert tuple(running._runner.get_input_metadata(use_numpy_dtypes=False)["x"].shape) == (2, 3)
         assert np.array_equal(running({"x": x})["y"], -x)
 

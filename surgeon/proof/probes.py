@@ -122,7 +122,7 @@ class Window:
     @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
-        return max(sum(math.prod(t.dims) for t in m.graph.initializer) for m in self.pair.both)
+        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in self.pair.both)
 
     @cached_property
     def never_overflows(self) -> bool:
@@ -270,7 +270,7 @@ def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
@@ -281,7 +281,7 @@ def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
 
 def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the numbers on either side of the breakpoints of the two sides."""
-    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and math.prod(s))
+    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
     base = random_feeds(window, sized, np.random.default_rng(7))
     for feeds in feeds_at_breakpoints(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
         yield "breakpoint", feeds
@@ -319,7 +319,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
     """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
     rng = np.random.default_rng(1)
     base = random_feeds(window, sized, rng)
-    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and math.prod(dims)]
+    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
             yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
@@ -343,7 +343,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
 def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the integers, truths, counts and axes at which a window may do something else."""
     base = random_feeds(window, sized, np.random.default_rng(1))
-    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and math.prod(x[2])]
+    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
@@ -356,10 +356,10 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
-                if math.prod(dims):
-                    yield "one truth", {**base, name: (np.arange(math.prod(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) == "size" and math.prod(dims):
-            counts = _counts(window, LARGEST_COUNT if math.prod(dims) == 1 else LARGEST_OF_COUNTS)
+                if _elements(dims):
+                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
+        if window.roles.get(name) == "size" and _elements(dims):
+            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
             for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
@@ -371,7 +371,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
     base = random_feeds(window, sized, rng)
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
-        if window.roles.get(name) != "position" or not math.prod(dims):
+        if window.roles.get(name) != "position" or not _elements(dims):
             continue
         for most, lowest in product(rows, (1, 0)):
             if most:
@@ -561,6 +561,10 @@ def _as(values: np.ndarray, elem: int) -> np.ndarray:
 def without_zero(x: np.ndarray) -> np.ndarray:
     """Integers with 1 in place of 0."""
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
+
+
+def _elements(dims: tuple[int, ...]) -> int:
+    return math.prod(dims)
 
 
 def _dtype(elem: int) -> np.dtype:

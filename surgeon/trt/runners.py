@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -118,31 +119,38 @@ class OnnxRuntime:
         runnable = with_functions(model)
         folder = None if path is None else path.parent
         session = Runner(runnable, folder).session
-        if session is None:
-            return Running(self.title, EvaluatorRunner(with_weights(runnable, folder)))
-        return Running(self.title, OnnxrtRunner(session))
+        runner = _evaluated(with_weights(runnable, folder)) if session is None else OnnxrtRunner(session)
+        return Running(self.title, runner)
 
 
-class EvaluatorRunner(BaseRunner):  # type: ignore[misc]
-    """onnx's reference evaluator, for what ONNX Runtime has no kernel for or cannot take from NumPy (bfloat16)."""
+class FunctionRunner(BaseRunner):  # type: ignore[misc]
+    """A function from inputs by name to outputs by name; `inputs` are their names, types and shapes."""
 
-    def __init__(self, model: ModelProto) -> None:
-        super().__init__(prefix="onnx-reference")
-        self._model, self._evaluator = model, Reference(model)
+    def __init__(self, prefix: str, inputs: Iterable[tuple[str, DataType, Any]], run: Callable[[Feeds], Feeds]) -> None:
+        super().__init__(prefix=prefix)
+        self._inputs, self._run = list(inputs), run
 
     def get_input_metadata_impl(self) -> TensorMetadata:
         meta = TensorMetadata()
-        for info in given_inputs(self._model):
-            kind = info.type.tensor_type
-            shape = without_names(declared_shape(info))
-            meta.add(info.name, DataType.from_dtype(kind.elem_type, "onnx"), shape)
+        for name, dtype, shape in self._inputs:
+            meta.add(name, dtype, shape)
         return meta
 
     def infer_impl(self, feed_dict: Feeds) -> Feeds:
         started = time.perf_counter()
-        found = self._evaluator.run(feed_dict)
+        found = self._run(feed_dict)
         self.inference_time = time.perf_counter() - started
-        return {o.name: a for o, a in zip(self._model.graph.output, found, strict=True)}
+        return found
+
+
+def _evaluated(model: ModelProto) -> FunctionRunner:
+    """onnx's reference evaluator, for what ONNX Runtime has no kernel for or cannot take from NumPy (bfloat16)."""
+    evaluator, names = Reference(model), [o.name for o in model.graph.output]
+    inputs = [
+        (i.name, DataType.from_dtype(i.type.tensor_type.elem_type, "onnx"), without_names(declared_shape(i)))
+        for i in given_inputs(model)
+    ]
+    return FunctionRunner("onnx-reference", inputs, lambda feeds: dict(zip(names, evaluator.run(feeds), strict=True)))
 
 
 # ---- what TensorRT's parser understood -------------------------------------------------------------------------------
@@ -157,7 +165,7 @@ class ParsedNetwork:
         self.title = "the parser's network"
 
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
-        from surgeon.trt.network import parse, unsupported
+        from surgeon.trt.network import evaluate, parse, unsupported
 
         with as_file(model, path) as file:
             network = parse(file, self._module)
@@ -165,29 +173,9 @@ class ParsedNetwork:
         if missing:
             raise Unrunnable(f"the parser's network cannot be evaluated: {'; '.join(missing)}")
         self.title = f"the network of {network.runtime}"
-        return Running(self.title, NetworkRunner(network))
-
-
-class NetworkRunner(BaseRunner):  # type: ignore[misc]
-    """surgeon.trt.network's evaluation of a parsed network."""
-
-    def __init__(self, network: Any) -> None:
-        super().__init__(prefix="tensorrt-network")
-        self._network = network
-
-    def get_input_metadata_impl(self) -> TensorMetadata:
-        meta = TensorMetadata()
-        for tensor in self._network.inputs:
-            meta.add(tensor.name, DataType.from_dtype(tensor.dtype), [None if d < 0 else d for d in tensor.shape])
-        return meta
-
-    def infer_impl(self, feed_dict: Feeds) -> Feeds:
-        from surgeon.trt.network import evaluate
-
-        started = time.perf_counter()
-        found = evaluate(self._network, feed_dict)
-        self.inference_time = time.perf_counter() - started
-        return {t.name: found[t.name] for t in self._network.outputs}
+        shapes = [[None if d < 0 else d for d in t.shape or ()] for t in network.inputs]
+        read = [(t.name, DataType.from_dtype(t.dtype), s) for t, s in zip(network.inputs, shapes, strict=True)]
+        return Running(self.title, FunctionRunner("tensorrt-network", read, partial(evaluate, network)))
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------
