@@ -122,34 +122,30 @@ def einsum(layer: Layer, *inputs: np.ndarray) -> np.ndarray:
 def convolution(
     layer: Layer, x: np.ndarray, kernel: np.ndarray | None = None, bias: np.ndarray | None = None
 ) -> np.ndarray:
-    native = layer.native
-    size, stride, dilation = list(native.kernel_size_nd), list(native.stride_nd), list(native.dilation_nd)
-    extents = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
-    maps = native.num_output_maps
-    weights = _weights(native.kernel, kernel, (maps, x.shape[1] // native.num_groups, *size))
-    before, after = _padding(
-        native, [_covered(i, s) for i, s in zip(x.shape[2:], stride, strict=True)], x.shape[2:], extents, stride
-    )
-    return kernels.run(
-        "Conv", x, weights, _weights(native.bias, bias, (maps,)),
-        kernel_shape=size, strides=stride, dilations=dilation, group=native.num_groups, pads=before + after,
-    )  # fmt: skip
+    native, inner = layer.native, x.shape[2:]
+    made = [_covered(i, s) for i, s in zip(inner, native.stride_nd, strict=True)]
+    maps = native.num_output_maps, x.shape[1] // native.num_groups
+    return _convolved("Conv", native, [x, kernel, bias], maps, (made, inner))
 
 
 def deconvolution(
     layer: Layer, x: np.ndarray, kernel: np.ndarray | None = None, bias: np.ndarray | None = None
 ) -> np.ndarray:
-    native = layer.native
+    """The same padding as of the convolution that this undoes: from in * stride values back to in."""
+    native, inner = layer.native, x.shape[2:]
+    made = [i * s for i, s in zip(inner, native.stride_nd, strict=True)]
+    maps = x.shape[1], native.num_output_maps // native.num_groups
+    return _convolved("ConvTranspose", native, [x, kernel, bias], maps, (inner, made))
+
+
+def _convolved(op: str, native: Any, inputs: list[Any], maps: tuple[int, int], sizes: tuple[Any, Any]) -> np.ndarray:
+    """`maps` are the first sizes of the kernel, `sizes` those of the inner axes on its small and its large side."""
+    (x, kernel, bias), (small, large) = inputs, sizes
     size, stride, dilation = list(native.kernel_size_nd), list(native.stride_nd), list(native.dilation_nd)
     extents = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
-    maps = native.num_output_maps
-    weights = _weights(native.kernel, kernel, (x.shape[1], maps // native.num_groups, *size))
-    # The same padding as of the convolution that this undoes: from in * stride values back to in.
-    before, after = _padding(
-        native, x.shape[2:], [i * s for i, s in zip(x.shape[2:], stride, strict=True)], extents, stride
-    )
+    before, after = _padding(native, small, large, extents, stride)
     return kernels.run(
-        "ConvTranspose", x, weights, _weights(native.bias, bias, (maps,)),
+        op, x, _weights(native.kernel, kernel, (*maps, *size)), _weights(native.bias, bias, (native.num_output_maps,)),
         kernel_shape=size, strides=stride, dilations=dilation, group=native.num_groups, pads=before + after,
     )  # fmt: skip
 
