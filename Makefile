@@ -1,6 +1,6 @@
 # make demo    rewrites two of the samples, proves the result, builds TensorRT-RTX engines and prints the reports
 # make test    ruff, mypy and the tests but for the long ones
-# make test-long   the long tests: packages, the site, the notebook, long fuzzing, random examples by the hundred
+# make test-long   the long tests: packages, the site, the notebook, long fuzzing, all random examples
 # make start   the wheel installed and run under each Python that setup.cfg promises; one that is missing is an error
 # make docs    the documents as a site, in build/site
 #

@@ -72,6 +72,8 @@ def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str
 
 def _without(p: Pass, only: Collection[str] | None, skip: Collection[str]) -> Pass:
     """What is asked for of a pass."""
+    if only is None and not skip:
+        return p
     if p.name in skip:
         return dataclasses.replace(p, rules=(), model_rules=())
     kept: set[Rule | ModelRule] = {*p.rules, *p.model_rules}
