@@ -24,10 +24,10 @@ demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py $(OUT)
 
 test: check
-	$(BIN)/python -m pytest -n 2 -q -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not long"
 
 test-long: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -q -m "long or hypothesis"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "long or hypothesis"
 
 start: $(VENV)/installed
 	$(BIN)/python tests/start.py
