@@ -560,7 +560,7 @@ SOUND: dict[str, tuple[dict[str, Any], str]] = {
     "channels that only a computed scale tells": (
         {"target": "9.3"},
         """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[N,C,H,W,D] x, float[4] s, float[4] b) => (float[N,C,H,W,D] y) {
+        g (float[N,C,H,W] x, float[4] s, float[4] b) => (float[N,C,H,W] y) {
             y = GroupNormalization <num_groups = 2> (x, s, b)
         }""",
     ),
