@@ -14,32 +14,23 @@ from surgeon.visible import visible
 SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 NOT_TAKEN, UNKNOWN, WARNING, UNREADABLE = "unsupported", "unknown", "warning", "unreadable"
 UNDONE, CHANGES, DIFFERS, ON_GPU = "undone", "changes", "differs", "on-gpu"
-MEANINGS = {
-    NOT_TAKEN: "The target refuses the node, or reads it with another meaning than ONNX's.",
-    ON_GPU: "The DLA does not run the node: the GPU beside it does.",
-    UNDONE: "A rewrite failed its proof and was undone.",
-    DIFFERS: "Two models give different numbers on the same inputs, or could not be compared.",
-    CHANGES: "A rewrite would change the file.",
-    UNKNOWN: "Whether the target supports the node is unknown.",
-    WARNING: "A warning of surgeon's passes about the file.",
-    UNREADABLE: "The file cannot be read as an ONNX model.",
-}
-LEVELS = {
-    NOT_TAKEN: "error",
-    ON_GPU: "note",
-    UNDONE: "error",
-    DIFFERS: "error",
-    CHANGES: "warning",
-    UNKNOWN: "note",
-    WARNING: "warning",
-    UNREADABLE: "error",
+# What was found, by kind: its level in SARIF, and what it means.
+KINDS = {
+    NOT_TAKEN: ("error", "The target refuses the node, or reads it with another meaning than ONNX's."),
+    ON_GPU: ("note", "The DLA does not run the node: the GPU beside it does."),
+    UNDONE: ("error", "A rewrite failed its proof and was undone."),
+    DIFFERS: ("error", "Two models give different numbers on the same inputs, or could not be compared."),
+    CHANGES: ("warning", "A rewrite would change the file."),
+    UNKNOWN: ("note", "Whether the target supports the node is unknown."),
+    WARNING: ("warning", "A warning of surgeon's passes about the file."),
+    UNREADABLE: ("error", "The file cannot be read as an ONNX model."),
 }
 ANNOTATIONS = {"error": "error", "note": "notice", "warning": "warning"}  # GitHub's word for a level
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found in a file; `kind` is a key of MEANINGS, `node` is empty where it is about no node."""
+    """One thing that was found in a file; `kind` is a key of KINDS, `node` is empty where it is about no node."""
 
     file: str
     kind: str
@@ -49,7 +40,7 @@ class Finding:
 
 def as_sarif(findings: Sequence[Finding]) -> str:
     """All findings as one run of SARIF."""
-    rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in MEANINGS.items()]
+    rules = [{"id": kind, "shortDescription": {"text": text}} for kind, (_, text) in KINDS.items()]
     driver = {"name": "surgeon", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": [_result(f) for f in findings]}
     return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
@@ -58,7 +49,7 @@ def as_sarif(findings: Sequence[Finding]) -> str:
 def as_github(findings: Sequence[Finding]) -> str:
     """One workflow command per line, which GitHub shows beside the file; empty where nothing was found."""
     return "\n".join(
-        f"::{ANNOTATIONS[LEVELS[f.kind]]} file={_property(f.file)},title=surgeon {f.kind}::{_message(f.text)}"
+        f"::{ANNOTATIONS[KINDS[f.kind][0]]} file={_property(f.file)},title=surgeon {f.kind}::{_message(f.text)}"
         for f in findings
     )
 
@@ -89,7 +80,7 @@ def _result(found: Finding) -> dict[str, Any]:
     if found.node:
         location["logicalLocations"] = [{"name": found.node, "kind": "element"}]
     message = {"text": found.text}
-    return {"ruleId": found.kind, "level": LEVELS[found.kind], "message": message, "locations": [location]}
+    return {"ruleId": found.kind, "level": KINDS[found.kind][0], "message": message, "locations": [location]}
 
 
 def _message(text: str) -> str:
