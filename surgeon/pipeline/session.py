@@ -16,7 +16,7 @@ from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.prepared import prepared
+from surgeon.pipeline.prepared import Prepared, prepared
 from surgeon.pipeline.run import Run, compare_whole, judged
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.proof.cache import ProofCache, place_of_proofs
@@ -85,8 +85,11 @@ def to_gs(model: ModelLike) -> Graph:
     return to_graphsurgeon(source.proto(), source.base)
 
 
-def rewrite_source(source: Source, options: Options) -> Result:
-    """Rewrite a model, and convert no types to fp16. Functions over a `gs.Graph` run around the other passes."""
+def rewrite_source(source: Source, options: Options, prepares: bool = True) -> Result:
+    """Rewrite a model, and convert no types to fp16. Functions over a `gs.Graph` run around the other passes.
+
+    prepares  whether preparations run: not where the model is the result of a run that had them
+    """
     functions = [r for p in options.selected for r in p.model_rules if isinstance(r, GraphRule)]
     _check_skips(functions, options)
     with no_collection(), source.blamed():
@@ -95,7 +98,7 @@ def rewrite_source(source: Source, options: Options) -> Result:
         if lacks_opset:  # a rewrite may write the first node that needs one
             source = source.changed(with_opset(source.look()))
         given = source.look()
-        first = prepared(given, options, source.base, known)
+        first = prepared(given, options, source.base, known) if prepares else Prepared(given, [])
         if first.model is not given:
             source = source.changed(first.model)
         if first.shapes is not None:

@@ -101,8 +101,9 @@ def _converted(result: Result, options: Options) -> Result:
         progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
+    further = replace(options, shapes={} if options.inputs else options.shapes, progress=None)
     for _ in range(ROUNDS):
-        again = rewrite_source(Source(half.model), _once_more(options))
+        again = rewrite_source(Source(half.model), further, prepares=False)
         if not again.report.applied and again.report.opset_after == again.report.opset_before:
             break
         start = [k.node for k in half.kept if k.why == MEASURED]
@@ -129,20 +130,3 @@ def _quantized(source: Source, options: Options) -> Prepared:
         if options.repair_qdq:
             return repaired(source, options, _samples(options))
         return with_scales(source, options, _samples(options))
-
-
-def _once_more(options: Options) -> Options:
-    """The options of a further run: what a run does before its rewrites is done."""
-    return replace(
-        options,
-        inputs={},
-        values={},
-        declared={},
-        batch_axes=None,
-        detections=None,
-        symmetric_int8=False,
-        repair_qdq=False,
-        calibration_cache=None,
-        shapes={} if options.inputs else options.shapes,
-        progress=None,
-    )
