@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -56,3 +57,16 @@ def test_a_vector_is_frozen() -> None:
 def test_a_value_has_to_fit(given: dict[str, object], said: str) -> None:
     with pytest.raises(surgeon.UsageError, match=said):
         surgeon.rewrite(model(RATE, opset=17), values=given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shapes"),
+    [({"values": {"sr": 2}}, {"sr": (1,)}), ({"inputs": {"x": "uint8-nhwc"}}, {"x": (1, 3, 8, 12)})],
+)
+def test_a_conversion_gets_the_sizes_of_the_inputs_that_are_left(asked: dict[str, Any], shapes: dict[str, Any]) -> None:
+    proto = model(
+        "(float[N,3,H,W] x, int64[K] sr) => (float[N,4,P,Q] y) <float[4,3,1,1] w = {1,2,3,4,5,6,7,8,9,10,11,12}> "
+        "{ c = Conv (x, w) s = Cast <to = 1> (sr) m = ReduceMean <keepdims = 0> (s) y = Mul (c, m) }"
+    )
+    result = surgeon.rewrite(proto, target="8.4", fp16=True, shapes=shapes, **asked)
+    assert result.precision is not None and result.precision.half

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_o
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
-from surgeon.pipeline.options import Options
+from surgeon.pipeline.options import Options, Shapes
 from surgeon.pipeline.prepared import Prepared, prepared
 from surgeon.pipeline.run import Run, compare_whole, judged
 from surgeon.pipeline.source import ModelLike, Source
@@ -40,6 +40,7 @@ class Result:
     base       the folder of the external data
     files      those that were read, which `save` never overwrites
     precision  what a conversion to fp16 did, if it was asked for: a `PrecisionResult`
+    shapes     the sizes of the model's inputs that the user gave
     """
 
     model: ModelProto
@@ -47,6 +48,7 @@ class Result:
     base: Path | None = None
     files: Sequence[Path] = ()
     precision: Precision | None = None
+    shapes: Shapes = field(default_factory=dict)
 
     def gs(self) -> Graph:
         """The rewritten model as an onnx-graphsurgeon graph. `surgeon.from_gs` makes a ModelProto of it."""
@@ -112,6 +114,7 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
         result.report.warnings = [*options.notes, *known.warnings, *first.warnings, *result.report.warnings]
         if lacks_opset and not needs_opset(result.model):
             drop_opset(result.model)
+        result.shapes = options.shapes
         return result
 
 

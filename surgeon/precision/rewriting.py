@@ -93,7 +93,7 @@ def _converted(result: Result, options: Options) -> Result:
         repair_eps=options.pass_options.get("repair_eps"),
         target=options.target,
         base=result.base,
-        shapes=options.shapes,
+        shapes=result.shapes,
         io_fp16=options.io_fp16,
         verify=options.proves,
         allow_unproved=options.allow_unproved,
@@ -101,7 +101,7 @@ def _converted(result: Result, options: Options) -> Result:
         progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
-    further = replace(options, shapes={} if options.inputs else options.shapes, progress=None)
+    further = replace(options, shapes=result.shapes, progress=None)
     for _ in range(ROUNDS):
         again = rewrite_source(Source(half.model), further, prepares=False)
         if not again.report.applied and again.report.opset_after == again.report.opset_before:
@@ -112,7 +112,7 @@ def _converted(result: Result, options: Options) -> Result:
     written = Model(half.model)
     result.report.ops_after = operators(written)
     result.report.untaken, result.report.unknown = judged(written, options.target)
-    return Result(half.model, result.report, files=result.files, precision=half)
+    return Result(half.model, result.report, files=result.files, precision=half, shapes=result.shapes)
 
 
 def _samples(options: Options) -> Samples | None:

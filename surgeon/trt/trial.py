@@ -90,8 +90,7 @@ def _ran(source: Source, result: Result, options: Options) -> Ran:
     before, after = frozen(source.proto(), options.values)[0], result.model
     same = _interface(before) == _interface(after)
     runner = Runner(with_functions(before if same else after), source.base, threads=THREADS)
-    shapes = {name: sizes for name, sizes in options.shapes.items() if name not in options.values}
-    found = plausible(with_functions(after), runner.run, shapes if same else None)
+    found = plausible(with_functions(after), runner.run, result.shapes if same else None)
     at = ", ".join(f"{name} {shape_text(array.shape)}" for name, array in found.samples[0].items())
     why = _why_not_compared(before, same, result, options)
     if why:
