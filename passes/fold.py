@@ -32,25 +32,10 @@ from ._shapes import input_of
 
 SMALL = 65_536  # elements
 
-# Weights: TensorRT fuses a layer whose weights it knows. BatchNormalization and InstanceNormalization have them too.
-WEIGHTS = {
-    "BatchNormalization": (1, 2, 3, 4),
-    "Clip": (1, 2),
-    "Conv": (1, 2),
-    "ConvTranspose": (1, 2),
-    "Gemm": (1, 2),
-    "GroupNormalization": (1, 2),
-    "InstanceNormalization": (1, 2),
-    "LayerNormalization": (1, 2),
-    "MatMul": (0, 1),
-    "PRelu": (1,),
-    "SequenceAt": (1,),
-}
-
 PRODUCTS = frozenset({"Gemm", "MatMul"})
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-# What a node reads as weights, and what decides the shape of its results.
-READ = {op: {*row.shape, *WEIGHTS.get(op, ())} for op, row in OPERATORS.items()}
+# What a node reads as weights, what decides the shape of its results, and which tensor of a sequence it is.
+READ = {op: {*row.shape, *row.weights} for op, row in OPERATORS.items()} | {"SequenceAt": {1}}
 
 
 @rule(op.CastLike(const("array"), var("like")), stage=Stage.CLEAN)

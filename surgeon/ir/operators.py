@@ -57,6 +57,7 @@ class Operator(NamedTuple):
     shape      the inputs whose elements decide the shape of the results, axes left out
     axes       the inputs that are axes
     positions  the inputs that are positions along a dimension: negative ones count from its end
+    weights    the inputs that are weights, biases, statistics or bounds: a runtime fuses a layer of which it knows them
     limited    the other inputs of integers of which few are valid: lengths, classes, positions that are never negative
     neutral    the number that, as the second input, makes the result the first one, or as a further element changes no
                Reduce; None where there is none
@@ -69,6 +70,7 @@ class Operator(NamedTuple):
     shape: Positions = ()
     axes: Positions = ()
     positions: Positions = ()
+    weights: Positions = ()
     limited: Positions = ()
     neutral: float | None = None
     range: tuple[float, float] = (-math.inf, math.inf)
@@ -99,7 +101,7 @@ OPERATORS: dict[str, Operator] = {
     "Atanh": _("elementwise rounds continuous rising zero"),
     "Attention": _("products rounds continuous", limited=(6,)),
     "AveragePool": _("slides rounds continuous batch"),
-    "BatchNormalization": _("rounds continuous batch"),
+    "BatchNormalization": _("rounds continuous batch", weights=(1, 2, 3, 4)),
     "Bernoulli": _("random", range=_UNIT),
     "BitCast": _("elementwise"),
     "BitShift": _("elementwise zero broadcasts", neutral=0),
@@ -114,16 +116,16 @@ OPERATORS: dict[str, Operator] = {
     "Ceil": _("elementwise exact rising whole zero", numpy=np.ceil),
     "Celu": _("elementwise rounds continuous rising bends zero"),
     "CenterCropPad": _("fills exact continuous", shape=(1,)),
-    "Clip": _("elementwise picks exact continuous rising", None),
+    "Clip": _("elementwise picks exact continuous rising", None, weights=(1, 2)),
     "Col2Im": _("rounds continuous", shape=(1, 2)),
     "Compress": _("moves exact continuous counts", shape=(1,)),
     "Concat": _("moves exact continuous", None),
     "ConcatFromSequence": _(),
     "Constant": _(),
     "ConstantOfShape": _(shape=(0,)),
-    "Conv": _("slides products rounds continuous batch"),
+    "Conv": _("slides products rounds continuous batch", weights=(1, 2)),
     "ConvInteger": _("quantizes batch"),
-    "ConvTranspose": _("slides products rounds continuous batch"),
+    "ConvTranspose": _("slides products rounds continuous batch", weights=(1, 2)),
     "Cos": _("elementwise rounds continuous", range=_SIGNED),
     "Cosh": _("elementwise rounds continuous", range=(1.0, _INF)),
     "CumProd": _("rounds continuous", axes=(1,)),
@@ -150,14 +152,14 @@ OPERATORS: dict[str, Operator] = {
     "GatherElements": _("moves exact continuous", positions=(1,)),
     "GatherND": _("moves exact continuous", positions=(1,)),
     "Gelu": _("elementwise rounds continuous zero"),
-    "Gemm": _("products rounds continuous"),
+    "Gemm": _("products rounds continuous", weights=(1, 2)),
     "GlobalAveragePool": _("rounds continuous batch"),
     "GlobalLpPool": _("rounds continuous batch", range=_UP),
     "GlobalMaxPool": _("picks exact continuous batch"),
     "Greater": _("elementwise compares bool broadcasts", numpy=np.greater),
     "GreaterOrEqual": _("elementwise compares bool broadcasts", numpy=np.greater_equal),
     "GridSample": _("interpolates rounds"),
-    "GroupNormalization": _("normalizes rounds continuous batch"),
+    "GroupNormalization": _("normalizes rounds continuous batch", weights=(1, 2)),
     "HammingWindow": _("rounds", shape=(0,)),
     "HannWindow": _("rounds", shape=(0,)),
     "HardSigmoid": _("elementwise rounds continuous", range=_UNIT),
@@ -166,12 +168,12 @@ OPERATORS: dict[str, Operator] = {
     "Identity": _("elementwise moves order exact continuous rising zero"),
     "If": _(),
     "ImageDecoder": _(),
-    "InstanceNormalization": _("normalizes rounds continuous batch"),
+    "InstanceNormalization": _("normalizes rounds continuous batch", weights=(1, 2)),
     "IsInf": _("elementwise bool"),
     "IsNaN": _("elementwise bool"),
     "LRN": _("normalizes rounds continuous batch"),
     "LSTM": _("products rounds", limited=(4,)),
-    "LayerNormalization": _("normalizes rounds continuous"),
+    "LayerNormalization": _("normalizes rounds continuous", weights=(1, 2)),
     "LeakyRelu": _("elementwise rounds continuous bends zero"),
     "Less": _("elementwise compares bool broadcasts", numpy=np.less),
     "LessOrEqual": _("elementwise compares bool broadcasts", numpy=np.less_equal),
@@ -181,7 +183,7 @@ OPERATORS: dict[str, Operator] = {
     "Loop": _(limited=(0,)),
     "LpNormalization": _("normalizes rounds continuous along"),
     "LpPool": _("slides rounds continuous batch", range=_UP),
-    "MatMul": _("products rounds continuous"),
+    "MatMul": _("products rounds continuous", weights=(0, 1)),
     "MatMulInteger": _("quantizes"),
     "Max": _("elementwise picks commutative exact continuous rising broadcasts", None, neutral=-_INF, numpy=np.maximum),
     "MaxPool": _("slides picks exact continuous batch"),
@@ -206,7 +208,7 @@ OPERATORS: dict[str, Operator] = {
     "OptionalGetElement": _(),
     "OptionalHasElement": _("bool"),
     "Or": _("elementwise commutative logical bool broadcasts", neutral=False, numpy=np.logical_or),
-    "PRelu": _("elementwise rounds continuous bends zero"),
+    "PRelu": _("elementwise rounds continuous bends zero", weights=(1,)),
     "Pad": _("fills exact continuous", (0, 2), shape=(1, 3)),
     "Pow": _("elementwise rounds continuous broadcasts zero", neutral=1),
     "QLinearConv": _("quantizes"),
