@@ -58,7 +58,6 @@ from ._norm.kind import is_grouped_last
 from ._norm.precision import narrowed
 from ._norm.spelling import Spelling
 from ._norm.window import Normalisation, affine_of, read
-from ._norm.worth import operators_made, require_fewer, require_shorter
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine
 from ._shapes import cancel, same_shape
 
@@ -73,7 +72,7 @@ back = op.Reshape(grouped, ANY)
 scaled = op.Mul(back, var("outer_scale"))
 
 
-@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE)
+@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE, shortens=True)
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
@@ -113,21 +112,12 @@ def all_groups(b, x, scale, bias, num_groups, epsilon):
 
 
 def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Factor, Factor], dtype: int) -> Value:
-    """The canonical node over n.x, [N, C, ...] of `size` channels; declines where the window is as short already."""
-    scale, shift = parts
+    """The canonical node over n.x, [N, C, ...] of `size` channels."""
     factors = [vector(b, f, size, dtype) for f in parts]
     if groups == size:
         return b.InstanceNormalization(n.x, *factors, epsilon=n.epsilon)
-    affine = [kind for kind, f in (("Mul", scale), ("Add", shift)) if not is_constant(f, neutral_of(kind))]
-    spelled = ["Reshape", "InstanceNormalization", "Reshape", *affine]
-    y: Value
-    if b.opset >= NATIVE:
-        y = b.GroupNormalization(n.x, *factors, num_groups=groups, epsilon=n.epsilon)
-        if b.lowering(y) == "decompose":
-            require_shorter(b, spelled)
-        return y
-    require_shorter(b, spelled)
-    y = b.GroupNorm(n.x, *factors, domain=DOMAIN, num_groups=groups, epsilon=n.epsilon)
+    name, domain = ("GroupNormalization", "") if b.opset >= NATIVE else ("GroupNorm", DOMAIN)
+    y: Value = b.node(name, [n.x, *factors], 1, domain, {"num_groups": groups, "epsilon": n.epsilon})
     return y
 
 
@@ -135,7 +125,7 @@ split = op.Reshape(x, ANY)
 spelling = Spelling(split)
 
 
-@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE, shortens=True)
 def channels_last(b, x, **found):
     """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
@@ -158,11 +148,24 @@ def channels_last(b, x, **found):
         y = normalised(b, b.Reshape(value, inner.inputs[1]), n.axes, n.epsilon)
         row, offset = (_by_group(b, f, number, each) for f in parts)
         y = b.Reshape(with_affine(b, y, row, offset, dtype), b.root.inputs[1])
-        require_shorter(b, operators_made(b))
         return y
     first = replace(n, x=source_through(b, value, perm))
     y = _fused(b, first, number, number * each, parts, dtype)
     return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
+
+
+@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE, shortens=True)
+def each_channel(b, x, **found):
+    """[N, C, ...] as [N, C, all the rest]: as many groups as channels."""
+    inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
+    n = read(b, inner.outputs[0], found)
+    require(
+        n.rank == 3 and n.axes == (2,) and n.dims[:2] == known_dims(b, x)[:2] and same_shape(b, b.root.outputs[0], x)
+    )
+    size, dtype = require_some(n.channels(1)), b.dtype(b.root.outputs[0])
+    n = with_epsilon(b, n, found)
+    parts = require_some(merged(b, n, [1], dtype), "the scale or the shift is not one number a channel")
+    return _fused(b, replace(n, x=narrowed(b, x, dtype)), size, size, parts, dtype)
 
 
 def _split_channels(split: list[Dim], whole: list[Dim]) -> tuple[int, int]:
@@ -196,7 +199,7 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     return _like(b, _matched(b), [x, scale, bias])
 
 
-@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE, shortens=True)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """A factor or a shift after the node, one number a channel, becomes part of its own.
 
@@ -204,9 +207,7 @@ def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """
     node = _matched(b)
     require(not (node.proto.domain != DOMAIN and b.opset < NATIVE))
-    y = _like(b, node, [x, *channels_with_behind(b, x, scale, bias, **outer)])
-    require_fewer(b)
-    return y
+    return _like(b, node, [x, *channels_with_behind(b, x, scale, bias, **outer)])
 
 
 def _matched(b: Builder) -> Node:

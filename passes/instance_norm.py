@@ -20,7 +20,6 @@ Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 9 nodes, 0.18 
           11 nodes, and 0.21 next to 0.09.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from onnx import TensorProto
 from surgeon import (
     ANY,
     DOMAIN,
-    HALVES,
     Builder,
     Dim,
     Node,
@@ -54,7 +52,6 @@ from ._norm.kind import instance_axis
 from ._norm.precision import narrowed, typed
 from ._norm.spelling import Spelling, mean, square
 from ._norm.window import Normalisation, outer_part, read
-from ._norm.worth import is_of_the_file, operators_of_chain, require_shorter
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine, with_affine_behind
 from ._shapes import cancel, output_of, same_shape
 
@@ -70,7 +67,7 @@ LAYER_NORM = 17  # the opset that brought LayerNormalization
 # ---- recognising it --------------------------------------------------------------------------------------------------
 
 
-@rule(spelling.affine, stage=Stage.FUSE)
+@rule(spelling.affine, stage=Stage.FUSE, shortens=True)
 def fuse(b, x, **found):
     n = read(b, x, found)
     axis = require_some(instance_axis(b, n))
@@ -85,12 +82,9 @@ def fuse(b, x, **found):
     factors = [vector(b, f, size, dtype) for f in parts or (np.ones(1), np.zeros(1))]
     perm = [0, n.rank - 1, *range(1, n.rank - 1)]
     y = b.InstanceNormalization(source if axis == 1 else source_through(b, source, perm), *factors, epsilon=n.epsilon)
-    decomposes = b.lowering(y) == "decompose"
-    if decomposes and not (axis == 1 and _is_between_reshapes(b, x)):
-        require_shorter(b, operators_of_chain(b, n, source))
     if axis == 1:
         return y if parts else with_affine_behind(b, y, n)
-    if decomposes and not undoes_transpose(source, perm):
+    if b.lowering(y) == "decompose" and not undoes_transpose(source, perm):
         b.discard(y, source, *(parts or ()))
         return _shortened(b, n, source, parts, dtype)
     y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
@@ -103,18 +97,6 @@ def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor,
     if parts is None:
         return typed(b, with_affine_behind(b, y, n), dtype)
     return with_affine(b, y, *parts, dtype)
-
-
-def _is_between_reshapes(b: Builder, x: Value) -> bool:
-    """Whether the pass group-norm may want to see one node here. Where it does not, LOWER writes what the file had."""
-    readers = list(output_of(b.root).users)
-    return (
-        is_of_the_file(b.root)
-        and x.producer is not None
-        and x.producer.key == "Reshape"
-        and len(readers) == 1
-        and readers[0].key == "Reshape"
-    )
 
 
 # ---- what is around it -----------------------------------------------------------------------------------------------
@@ -216,7 +198,6 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 def decompose(b, x, scale, bias, epsilon):
     rank = b.known_rank(x)
     require(rank > 2, "it has no spatial axes")
-    _require_worth_on_dla(b, x)
     y = _by_layer_norm(b, x, scale, bias, epsilon)
     if y is not None:
         return y
@@ -224,13 +205,6 @@ def decompose(b, x, scale, bias, epsilon):
     row = None if is_uniform(b, scale, 1) else of_channels(b, scale, rank)
     offset = None if is_uniform(b, bias, 0) else of_channels(b, bias, rank)
     return with_affine(b, y, row, offset, b.dtype(x))
-
-
-def _require_worth_on_dla(b: Builder, x: Value) -> None:
-    """Decline half precision where the GPU beside a DLA takes the node: the sums need a Cast, which a DLA has not."""
-    gpu = replace(b.target, dla=False)
-    if b.target.dla and b.dtype(x) in HALVES and gpu.why_unsupported(b.root, rewriting=True) is None:
-        require(False, "DLA has no Cast, which sums of fp16 need: it runs on the GPU, which takes it as it is")
 
 
 def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: float) -> Value | None:

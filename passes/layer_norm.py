@@ -39,8 +39,7 @@ from ._norm.kind import instance_axis, is_grouped_last
 from ._norm.precision import narrowed
 from ._norm.spelling import Spelling, affine_behind
 from ._norm.window import Normalisation, outer_part, read
-from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
-from ._norm.writing import normalised, with_affine, with_affine_behind, with_weights
+from ._norm.writing import normalised, opset_to_write, with_affine, with_affine_behind, with_weights
 
 OPTIONS = ("repair_eps",)
 
@@ -52,7 +51,7 @@ own = op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"
 NATIVE = 17  # the opset that brought LayerNormalization
 
 
-@rule(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE)
+@rule(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE, shortens=True)
 def fuse(b, x, **found):
     n = read(b, x, found)
     require(instance_axis(b, n) is None and not is_grouped_last(n))
@@ -78,16 +77,13 @@ def fuse(b, x, **found):
     if n.is_trailing and opset_to_write(b) >= NATIVE:
         require(n.is_static or _has_size(scale), "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
-        if b.lowering(y) == "decompose":
-            require_shorter(b, operators_of_chain(b, n, source))
         return y if parts else with_affine_behind(b, y, n)
-    require_shorter(b, operators_of_chain(b, n, source))
     if parts:
         return _own(b, source, n, parts, dtype)
     return with_affine_behind(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
 
 
-@rule(affine_behind(native | own), stage=Stage.FUSE)
+@rule(affine_behind(native | own), stage=Stage.FUSE, shortens=True)
 def behind(b, x, epsilon, **found):
     return with_weights(b, x, epsilon, _native, _own, found)
 

@@ -25,7 +25,6 @@ Kept      Pads that follow from run-time sizes; reflect by a dimension's size or
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,7 +198,6 @@ def decompose(b, x):
     require(found.mode != "constant" or refused is not None)  # nothing is simpler than a Pad that is taken
     size = sizes_cropped(b, x, found.pads)
     require_possible(size, found.pads, found.mode)
-    _require_worth_on_dla(b)
     if found.mode == "constant" and _may_be_shorter(found.pads, size):
         sizes = sizes_cropped(b, x, np.zeros_like(found.pads))
         return cropped(b, _padded_with_its_value(b, x, found, sizes), found.pads)
@@ -267,12 +265,6 @@ def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int 
     """x padded with the number of a Pad, by its positive pads; `size`: the dimensions of x, None where not static."""
     pads = np.maximum(require_some(found.pads, "the pads are computed at run time"), 0)
     return padded_with_zeros(b, x, pads) if found.is_zero else padded_with(b, x, pads, found.value, size)
-
-
-def _require_worth_on_dla(b: Builder) -> None:
-    """Decline what DLA has not and the GPU takes as it is: in other nodes it would run on the GPU all the same."""
-    if b.target.dla and replace(b.target, dla=False).why_unsupported(b.root, rewriting=True) is None:
-        require(False, f"{b.why_unsupported(b.root)}, nor Gather: it runs on the GPU, which takes it as it is")
 
 
 def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:

@@ -24,8 +24,7 @@ from ._norm.kind import is_centred
 from ._norm.precision import narrowed, typed, working_type
 from ._norm.spelling import Spelling, scaled_behind
 from ._norm.window import Normalisation, read
-from ._norm.worth import operators_of_chain, opset_to_write, require_shorter
-from ._norm.writing import normalised, with_affine, with_weights
+from ._norm.writing import normalised, opset_to_write, with_affine, with_weights
 
 OPTIONS = ("repair_eps",)
 
@@ -37,7 +36,7 @@ own = op.RMSNorm(x, scale | None, domain=DOMAIN, axes=attr("axes"), epsilon=epsi
 NATIVE = 23  # the opset that brought RMSNormalization
 
 
-@rule(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE)
+@rule(spelling.scaled | spelling.bare | op.Cast(spelling.bare), stage=Stage.FUSE, shortens=True)
 def fuse(b, x, **found):
     require(not is_centred(x))
     n = read(b, x, found)
@@ -57,19 +56,15 @@ def fuse(b, x, **found):
         f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is not an RMS normalisation",
     )
     source = narrowed(b, x, dtype)
-    operators = operators_of_chain(b, n, source, centred=False)
     if n.is_trailing and opset_to_write(b) >= NATIVE:
         has_size = n.is_static or isinstance(scale, Value) or scale.size > 1
         require(has_size, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
-        if b.lowering(y) == "decompose":
-            require_shorter(b, operators)
         return typed(b, y, result)
-    require_shorter(b, operators)
     return typed(b, _own(b, source, n, (scale, shift), dtype), result)
 
 
-@rule(scaled_behind(native | own), stage=Stage.FUSE)
+@rule(scaled_behind(native | own), stage=Stage.FUSE, shortens=True)
 def behind(b, x, epsilon, **found):
     return with_weights(b, x, epsilon, _native, _own, found)
 

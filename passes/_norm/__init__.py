@@ -8,5 +8,4 @@ kind        which normalisation it is, where several passes could take it
 factors     scales and shifts as vectors along the normalised axes
 precision   the type to compute in
 writing     the same normalisation in other nodes
-worth       whether the other nodes are fewer
 """

@@ -13,10 +13,14 @@ from .._shapes import cancel, no_larger, output_of
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
 from .precision import typed
 from .window import Normalisation, affine_of
-from .worth import require_fewer, root_operator
 
 # Writes a normalisation as one node: (b, source, n, (scale, shift), dtype).
 Writer = Callable[[Builder, Value, Normalisation, tuple[Factor, Factor], int], Value]
+
+
+def opset_to_write(b: Builder) -> int:
+    """The opset that the written model declares: old targets want theirs, and the next run starts from that."""
+    return min(b.opset, b.target.opset) if b.target.lowers_opset else b.opset
 
 
 def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
@@ -49,8 +53,8 @@ def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def _root(b: Builder, square: Value) -> Value:
-    """The square root of what is not negative, in the operator that the target has: see `root_operator`."""
-    y: Value = b.Pow(square, 0.5) if root_operator(b) == "Pow" else b.Sqrt(square)
+    """The square root of what is not negative: by Pow on DLA, which has that one and no Sqrt."""
+    y: Value = b.Pow(square, 0.5) if b.target.dla else b.Sqrt(square)
     return y
 
 
@@ -88,8 +92,8 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     """A node that normalises x, with what follows it taken into its weights.
 
     For a match of `scaled_behind` or `affine_behind`, of which `found` is what the pattern bound: a node with an `axis`
-    is written by `native`, one with `axes` by `own`. Declines silently where it cannot be, or saves nothing. Written
-    out, a node leaves its neutral weights away, and the next run would take what follows it for them.
+    is written by `native`, one with `axes` by `own`. Declines silently where it cannot be. Written out, a node leaves
+    its neutral weights away, and the next run would take what follows it for them.
     """
     shape = require_some(dims(b, x))
     dtype, result = b.dtype(x), b.dtype(output_of(b.root))
@@ -99,9 +103,7 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine_of(found))
     parts = require_some(merged(b, n, n.axes, dtype, weights=True))
     write = own if "axes" in found else native
-    y = typed(b, write(b, x, n, parts, dtype), result)
-    require_fewer(b)
-    return y
+    return typed(b, write(b, x, n, parts, dtype), result)
 
 
 def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:

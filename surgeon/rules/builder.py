@@ -75,6 +75,11 @@ class Builder:
     def opset(self) -> int:
         return self.model.opset_in(self._graph)
 
+    @property
+    def alive(self) -> list[Node]:
+        """What is made so far, without what was taken away again."""
+        return [node for node in self.made if node.alive]
+
     def why_unsupported(self, node: Node) -> Unsupported | None:
         """Why the target does not support a node, whatever types and opset the model has; None where it does."""
         return self.target.why_unsupported(node, rewriting=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from surgeon.ir.graph import Graph, Node, Value
@@ -48,7 +50,7 @@ class Context:
         self._keeping = {p.name for p in self.passes.values() if p.keeps}
         self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
         self.memo: dict[Hashable, Any] = {}  # what bodies computed in this run, by a key of their own
-        self._last_number: dict[str, int] = {}
+        self._last_number: MutableMapping[str, int] = {}
         self._lowering: dict[str, dict[str, set[str]]] | None = None  # operator -> pass -> its strategies for it
 
     def is_lowered(self, key: str) -> bool:
@@ -117,6 +119,15 @@ class Context:
             number += 1
         self._last_number[stem] = number
         return name
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Give the names of what is made inside, and taken away there, to what is made later."""
+        kept, self._last_number = self._last_number, ChainMap({}, self._last_number)
+        try:
+            yield
+        finally:
+            self._last_number = kept
 
 
 def _libraries_of(p: Pass, plugins: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Whether a rewrite pays: by what the target's measurements say of the window before and after.
+"""Whether a rewrite pays: by how many nodes there are before and after, and by what the target's measurements say.
 
-It is asked of whole rewrites, lowered and with all that they were built on. What the target does not support is
-rewritten whatever it costs.
+The measurements are asked about whole rewrites, lowered and with all that they were built on. What the target does not
+support is rewritten whatever it costs.
 """
 
 from __future__ import annotations
@@ -9,15 +9,40 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from onnx import TensorProto
+
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES, Shape, static_sizes
 from surgeon.ir.model import Model
-from surgeon.ir.operators import KEEP_ORDER, REDUCES
+from surgeon.ir.operators import KEEP_ORDER, MEASURES, REDUCES
 from surgeon.rules.window import Rewrite
 from surgeon.targets.plans import Window
 from surgeon.targets.target import Target
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
+FREE = MEASURES | {"Constant"}
+SHORT = "already as short as this target allows"
+
+
+def size(nodes: Iterable[Node], target: Target) -> tuple[int, int, int]:
+    """How many nodes a DLA leaves to the GPU, how many compute, and how many there are with those that only reshape.
+
+    Shapes count for nothing, nor do constants: a scope or an IR version without initializers has a node for each.
+    """
+    counted = [node for node in nodes if node.key not in FREE]
+    refused = sum(target.why_unsupported(node, rewriting=True) is not None for node in counted if target.dla)
+    return refused, len(computing(counted)), len(counted)
+
+
+def computing(nodes: Iterable[Node]) -> list[str]:
+    """The operators of the nodes that compute, in order."""
+    return sorted(node.key for node in nodes if node.key not in FREE and node.key not in KEEP_ORDER)
+
+
+def is_double_inside(model: Model, nodes: Iterable[Node], root: Node) -> bool:
+    """Whether nodes compute in double precision, which no TensorRT has, what the root returns in another type."""
+    wide = {node: any(o is not None and model.dtype(o) == TensorProto.DOUBLE for o in node.outputs) for node in nodes}
+    return any(wide.values()) and not wide[root]
 
 
 class Cost:

@@ -8,6 +8,7 @@ file had is taken back and not reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,10 +16,9 @@ from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.report import Declined
-from surgeon.rules import scalars
+from surgeon.rules import cost, scalars
 from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering
-from surgeon.rules.cost import Cost
 from surgeon.rules.index import Index
 from surgeon.rules.match import Match, match
 from surgeon.rules.overruled import Overruled
@@ -65,6 +65,8 @@ class Driver:
         self.model = model
         self.target = target
         self.exclude = frozenset(exclude)
+        # of two rules that tie, the first
+        self._passes = tuple(sorted(self.context.passes.values(), key=lambda p: p.doc))
         self.rewrites: dict[Rewrite, None] = {}
         self.declined: dict[Declined, None] = {}
         self.edited_by: dict[str, None] = {}  # the passes whose rules over the whole model changed it
@@ -74,6 +76,7 @@ class Driver:
         self._skips = Skips(skip)
         self._overruled = Overruled(self.context, self.is_excluded)
         self._of_users: set[Node] = set()  # what the user's passes have written
+        self._short: dict[Node, Rule] = {}  # the nodes of windows that a rule found as short as it would write them
         self._budget = 0  # rewrites that the stage may still make
         self._stage = ""  # the value of the stage that runs now
         self._more_to_infer = False  # a node was fused where little was known of the result
@@ -156,9 +159,8 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
-        passes = tuple(sorted(self.context.passes.values(), key=lambda p: p.doc))  # of two rules that tie, the first
-        model_rules = [r for p in passes for r in p.model_rules if r.stage is stage]
-        index = _index(_rules(stage, passes, self.target, frozenset(self.context.strategies)))
+        model_rules = [r for p in self._passes for r in p.model_rules if r.stage is stage]
+        index = self._index_of(stage)
         self._stage = stage.value
         self._budget = GROWTH * sum(operators(self.model).values()) + 1000
         while True:
@@ -176,9 +178,13 @@ class Driver:
             self._more_to_infer = False
             self.model.forget_types()  # what was computed or fused makes more shapes known, and those more to rewrite
 
+    def _index_of(self, stage: Stage) -> Index[Rule]:
+        return _index(_rules(stage, self._passes, self.target, frozenset(self.context.strategies)))
+
     def _sweep(self, index: Index[Rule]) -> bool:
         """Look at every node once, from the outputs up, so that the larger of two nested windows comes first."""
         changed = False
+        self._short.clear()
         wanted, is_constant = index.operators, self.model.constants.is_constant
         for graph in self.model.standing_scopes():
             for node in reversed(graph.of(wanted)):
@@ -257,6 +263,10 @@ class Driver:
             result = rule.body(builder, **held.bound)
             outputs = _outputs_of(result, held.root, rule)
             _require_scalars(self.model, held.root, outputs)
+            if rule.shortens:
+                self._require_shorter(builder, rule)
+            if rule.stage is Stage.LOWER and self.target.dla:
+                self._require_on_dla(builder)
         except Decline as refusal:
             builder.undo()
             if str(refusal):
@@ -275,6 +285,58 @@ class Driver:
                 "to what it made"
             )
         return True
+
+    def _require_shorter(self, builder: Builder, rule: Rule) -> None:
+        """Decline where what a body made, once it is lowered, is no less than what matched: see `cost.size`.
+
+        So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain, and what a rule
+        wrote is not written again. What the body said of the file, and double precision, are worth a rewrite as it is.
+        A part of a window that is as short already is left alone, too. The report has a reason where that is news: the
+        window is of the file, and neither what would be written nor a node that is written again.
+        """
+        root, matched = builder.root, builder.matched
+        is_of_file = root.origin is None or root.origin.strategy == Stage.CLEAN.value  # which copies functions
+        if builder.warnings and is_of_file or cost.is_double_inside(self.model, matched, root):
+            return
+        require(self._short.get(root) is not rule)
+        asked = {n.key for n in matched}  # what is lowered in any case counts as one node
+        with self.context.trying():
+            tried = [builder]
+            for step in tried:  # grows
+                tried += [b for n in step.alive if n.key not in asked and (b := self._written_out(n)) is not None]
+            gone = {lowered.root for lowered in tried[1:]}
+            after = [n for step in tried for n in step.alive if n not in gone]
+            is_shorter = cost.size(after, self.target) < cost.size(matched, self.target)
+            for lowered in reversed(tried[1:]):
+                lowered.undo()
+        if not is_shorter:
+            self._short.update(dict.fromkeys(matched, rule))
+            is_again = any(n.key in asked and self.context.is_lowered(n.key) for n in builder.alive)
+            is_news = is_of_file and not is_again and cost.computing(matched) != cost.computing(after)
+            raise Decline(cost.SHORT if is_news else "")
+
+    def _written_out(self, node: Node) -> Builder | None:
+        """What the stage LOWER makes of a node, to be undone; None where it leaves the node alone."""
+        rules, said = self._index_of(Stage.LOWER).at(node, self.model.constants.is_constant), len(self.warnings)
+        candidates = sorted(self._candidates_at(node, rules), key=_by_benefit)
+        del self.warnings[said:]
+        for held, rule, _ in candidates:
+            builder = Builder(self.context, rule.pass_name, node, rule.strategy, held.nodes)
+            try:
+                rule.body(builder, **held.bound)
+            except Decline:
+                builder.undo()
+                continue
+            return builder
+        return None
+
+    def _require_on_dla(self, builder: Builder) -> None:
+        """Decline to write out what the GPU beside a DLA supports, where it would run on the GPU all the same."""
+        if replace(self.target, dla=False).why_unsupported(builder.root, rewriting=True) is not None:
+            return
+        for node in builder.alive:
+            left = not self.context.is_lowered(node.key) and builder.why_unsupported(node) is not None
+            require(not left, f"DLA has no {node.op} either: it runs on the GPU, which takes it as it is")
 
     def grant(self, nodes: int) -> None:
         """A rule over the whole model has made nodes, which others may rewrite."""
@@ -339,13 +401,13 @@ class Driver:
 
     def settle(self) -> None:
         """Take back a rewrite that writes what the file had, and one that the target runs worse."""
-        unchanged, cost = Unchanged(self.model, self.target, self.present), Cost(self.model, self.target)
+        unchanged, measured = Unchanged(self.model, self.target, self.present), cost.Cost(self.model, self.target)
         for record in list(self.rewrites):
             if unchanged.holds(record):
                 # What a body says of the file holds whether or not anything is written.
                 self.warnings += record.warnings
                 self.take_back(record)
-            elif self._may_take_back(record) and (why := cost.why_worse(record)) is not None:
+            elif self._may_take_back(record) and (why := measured.why_worse(record)) is not None:
                 self.declined[Declined(record.passes[-1], record.root.label, why)] = None
                 self.take_back(record)
 

@@ -47,6 +47,7 @@ class Rule:
               rule rewrites what the target supports, too
     targets   for which targets the rule is there; None for all
     fallback  whether it is tried only where no other rule applies
+    shortens  whether it is applied only where fewer nodes are there once they are lowered
     own       whether it is one of surgeon's, not one of the user's
     """
 
@@ -59,6 +60,7 @@ class Rule:
     cures: tuple[Condition, ...] | Literal[True] = ()
     targets: Callable[[Target], bool] | None = None
     fallback: bool = False
+    shortens: bool = False
     pass_name: str = ""
     own: bool = True
 
@@ -125,6 +127,7 @@ def rule(
     cures: Cures = (),
     targets: Callable[[Target], bool] | None = None,
     fallback: bool = False,
+    shortens: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Mark a function as the body of a rule.
 
@@ -139,13 +142,16 @@ def rule(
     `refuses(model, node)`: the next library or the decomposition takes that node then. A rule that `cures` a
     condition of `surgeon.targets.conditions`, or several, runs only where the target refuses the root for one of them;
     with True, for whatever reason. With `targets` it runs only for targets for which that is true. A rule with
-    `fallback` is tried at a node after all others. Raises PassError for a rule of the stage LOWER without a strategy.
+    `fallback` is tried at a node after all others. A rule that `shortens` is applied only where fewer nodes are
+    there once they are lowered, and the driver sees to that.
+
+    Raises PassError for a rule of the stage LOWER without a strategy.
     """
     if stage is Stage.LOWER and strategy not in LOWERING:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
     asked: tuple[Condition, ...] | Literal[True]
     asked = True if cures is True else (cures,) if isinstance(cures, Condition) else tuple(cures)
-    return lambda body: Rule(pattern, body, stage, strategy, library, refuses, asked, targets, fallback)
+    return lambda body: Rule(pattern, body, stage, strategy, library, refuses, asked, targets, fallback, shortens)
 
 
 def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
