@@ -26,8 +26,7 @@ def without_first(b: Builder, top: Value, others: Value, columns: int) -> tuple[
 
 
 def part(b: Builder, x: Value, axis: int, first: int, end: int) -> Value:
-    taken: Value = b.Slice(x, *(np.asarray([n]) for n in (first, end, axis)))
-    return taken
+    return b.Slice(x, *(np.asarray([n]) for n in (first, end, axis)))
 
 
 def _swaps(rows: int) -> np.ndarray:

@@ -21,5 +21,4 @@ def transformed(b: Builder, scores: Value, transform: str | None, count: int) ->
         return scores
     require(transform in ("LOGISTIC", "SOFTMAX"), f"its post_transform is {transform}")
     require(count > 1, f"ONNX Runtime leaves out its {transform} of a single score")
-    made: Value = b.Sigmoid(scores) if transform == "LOGISTIC" else b.Softmax(scores, axis=1)
-    return made
+    return b.Sigmoid(scores) if transform == "LOGISTIC" else b.Softmax(scores, axis=1)

@@ -57,5 +57,4 @@ def nan_as_lowest(b: Builder, x: Value) -> Value:
     if dtype not in FLOATS:
         return x
     lowest = b.constant(np.asarray(helper.tensor_dtype_to_np_dtype(dtype).type(-np.inf)), dtype)
-    made: Value = b.Where(b.Equal(x, x), x, lowest)
-    return made
+    return b.Where(b.Equal(x, x), x, lowest)

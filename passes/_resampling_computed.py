@@ -50,8 +50,7 @@ def cropped(b: Builder, roi: Value, axis: Span, place: int, count: int) -> Span:
 
 def outside(b: Builder, axis: Span, at: Value) -> Value:
     """Which new positions lie outside of the old ones."""
-    found: Value = b.Or(b.Less(at, 0.0), b.Greater(at, b.Sub(axis.given, 1.0)))
-    return found
+    return b.Or(b.Less(at, 0.0), b.Greater(at, b.Sub(axis.given, 1.0)))
 
 
 def nearest(b: Builder, axis: Span, at: Value, among: Value, rounding: str) -> Value:
@@ -68,8 +67,7 @@ def _places(b: Builder, axis: Span, found: Value) -> Value:
     places = b.Max(b.Min(found, b.Sub(axis.given, 1.0)), 0.0)
     if axis.begin is not None:
         places = b.Where(b.Equal(places, places), places, 0.0)
-    made: Value = b.Cast(places, to=INT64)
-    return made
+    return b.Cast(places, to=INT64)
 
 
 def _rounded(b: Builder, at: Value, rounding: str) -> Value:
@@ -117,14 +115,12 @@ def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float |
 def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
     if cubic is not None:
         return _cubic(b, distance, cubic)
-    weights: Value = b.Max(b.Sub(1.0, distance), 0.0)
-    return weights
+    return b.Max(b.Sub(1.0, distance), 0.0)
 
 
 def positions(b: Builder, axis: Span) -> Value:
     """The new positions: [0, 1, ...]."""
-    found: Value = b.Range(np.asarray(0), b.Cast(axis.made, to=INT64), np.asarray(1))
-    return found
+    return b.Range(np.asarray(0), b.Cast(axis.made, to=INT64), np.asarray(1))
 
 
 def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value | None = None) -> Value:
@@ -159,5 +155,4 @@ def _cubic(b: Builder, distance: Value, a: float) -> Value:
     near = b.Add(b.Mul(b.Mul(b.Sub(b.Mul(distance, a + 2), a + 3), distance), distance), 1.0)
     far = b.Mul(b.Add(b.Mul(b.Sub(b.Mul(distance, a), 5 * a), distance), 8 * a), distance)
     far = b.Where(b.Less(distance, 2.0), b.Sub(far, 4 * a), 0.0)
-    weights: Value = b.Where(b.Greater(distance, 1.0), far, near)
-    return weights
+    return b.Where(b.Greater(distance, 1.0), far, near)

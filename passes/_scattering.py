@@ -41,19 +41,16 @@ def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
     dtype = b.dtype(updates)
     if MEETING[reduction] in COMPARISONS and dtype in FLOATS:
         there = b.And(there, b.Equal(updates, updates))
-    made: Value = b.Where(there, updates, neutral(REDUCTIONS[reduction], dtype))
-    return made
+    return b.Where(there, updates, neutral(REDUCTIONS[reduction], dtype))
 
 
 def reduced(b: Builder, reduction: str, table: Value, axis: int) -> Value:
     """All updates of each position as one."""
     operator = REDUCTIONS[reduction]
     require(takes_type(b, operator, b.dtype(table)), f"{operator} does not take the type of its updates")
-    made: Value = getattr(b, operator)(table, axes=[axis], keepdims=0)
-    return made
+    return getattr(b, operator)(table, axes=[axis], keepdims=0)
 
 
 def nonnegative(b: Builder, indices: Value, size: Any) -> Value:
     """Indices that count from the front."""
-    made: Value = b.Where(b.Less(indices, 0), b.Add(indices, size), indices)
-    return made
+    return b.Where(b.Less(indices, 0), b.Add(indices, size), indices)

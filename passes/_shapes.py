@@ -75,10 +75,7 @@ def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
 def size(b: Builder, value: Value, axis: int) -> int | Value:
     """A size: a number where it is static, else a scalar that is computed."""
     known = (b.shape(value) or [None] * (axis + 1))[axis]
-    made: Value | int = (
-        known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
-    )
-    return made
+    return known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
 
 
 def product_of(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
@@ -128,8 +125,7 @@ def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
     """A tensor whose dimension `start` is at `end`."""
     order = [axis for axis in range(rank) if axis != start]
     order.insert(end, start)
-    made: Value = x if start == end else b.Transpose(x, perm=order)
-    return made
+    return x if start == end else b.Transpose(x, perm=order)
 
 
 # ---- tensors of sizes ------------------------------------------------------------------------------------------------

@@ -57,8 +57,7 @@ def _computed(b: Builder, theta: Value, size: Value, aligned: bool) -> Value:
 
 def _column(b: Builder, theta: Value, column: int, rank: int) -> Value:
     """A column of theta, with an axis for each of the grid's in the middle."""
-    made: Value = b.Unsqueeze(b.Gather(theta, np.asarray(column), axis=2), axes=list(range(1, rank + 1)))
-    return made
+    return b.Unsqueeze(b.Gather(theta, np.asarray(column), axis=2), axes=list(range(1, rank + 1)))
 
 
 def _computed_line(b: Builder, size: Value, dtype: int, aligned: bool) -> Value:

@@ -109,8 +109,7 @@ def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
 def _moved(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     """A running statistic after a batch."""
     kept = b.Mul(old, b.constant(momentum, b.dtype(old)))
-    made: Value = b.Add(kept, b.Mul(typed(b, new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
-    return made
+    return b.Add(kept, b.Mul(typed(b, new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
 
 
 @rule(

@@ -59,8 +59,7 @@ def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[
     if bare is None:
         return None
     rank = b.known_rank(x)
-    added: Value = b.Add(bare, b.Unsqueeze(bias, axes=list(range(1, rank - 1))))
-    return added
+    return b.Add(bare, b.Unsqueeze(bias, axes=list(range(1, rank - 1))))
 
 
 def _kept(b: Builder, made: Any, x: Value) -> Value | None:

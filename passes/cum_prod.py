@@ -48,5 +48,4 @@ def _computed(b: Builder, x: Value, at: int, rank: int, exclusive: int, reverse:
     made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))
     if reverse:
         made, counted = counted, made
-    found: Value = b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))
-    return found
+    return b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))

@@ -68,8 +68,7 @@ def _linear(b: Builder) -> str:
 def _part(b: Builder, x: Value, group: int, size: int) -> Value:
     """The channels of a group."""
     ends = ([group * size], [(group + 1) * size], [1])
-    found: Value = b.Slice(x, *(np.asarray(e, np.int64) for e in ends))
-    return found
+    return b.Slice(x, *(np.asarray(e, np.int64) for e in ends))
 
 
 def _sizes_behind(b: Builder, front: list[int], offset: Value) -> Any:
@@ -94,8 +93,7 @@ def _places(b: Builder, x: Value, offset: Value, group: int, kernel: tuple[Any, 
         at = b.Min(b.Max(b.Where(b.Equal(at, at), at, low), low), high)  # NaN sees nothing
         units = b.Sub(b.Div(at, b.Mul(size, 0.5)), 1.0)
         found.append(b.Unsqueeze(units, axes=[4]))
-    places: Value = b.Reshape(b.Concat(*found, axis=4), np.asarray([0, pixels, -1, 2]))
-    return places
+    return b.Reshape(b.Concat(*found, axis=4), np.asarray([0, pixels, -1, 2]))
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
@@ -103,8 +101,7 @@ def _size(b: Builder, x: Value, axis: int) -> Value:
     size = (b.shape(x) or ())[2 + axis]
     if isinstance(size, int):
         return b.constant(float(size), b.dtype(x))
-    found: Value = b.Cast(b.Gather(b.Shape(x), np.asarray(2 + axis)), to=b.dtype(x))
-    return found
+    return b.Cast(b.Gather(b.Shape(x), np.asarray(2 + axis)), to=b.dtype(x))
 
 
 def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> Value:
@@ -121,5 +118,4 @@ def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> V
     end = b.Gather(b.Shape(offset), np.asarray(2 + axis))
     line = b.Cast(b.Range(np.asarray(0), end, np.asarray(1)), to=dtype)
     line = b.Unsqueeze(line, axes=[1 if axis == 0 else 0])
-    found: Value = b.Add(b.Mul(line, float(stride)), b.constant(within, dtype))
-    return found
+    return b.Add(b.Mul(line, float(stride)), b.constant(within, dtype))

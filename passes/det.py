@@ -33,5 +33,4 @@ def _eliminated(b: Builder, x: Value, size: int) -> Value:
     best, top, others = pivoted(b, x, size)
     pivot, left = without_first(b, top, others, size)
     swapped = b.Greater(b.Unsqueeze(best, axes=[-2, -1]), 0)
-    found: Value = b.Mul(b.Where(swapped, b.Neg(pivot), pivot), _eliminated(b, left, size - 1))
-    return found
+    return b.Mul(b.Where(swapped, b.Neg(pivot), pivot), _eliminated(b, left, size - 1))

@@ -141,8 +141,7 @@ def _pads(b: Builder, x: Value, given: list[int], windows: list[int], strides: l
     lacks = b.And(b.Less(sizes, least), b.Greater(sizes, least - strides))
     missing = b.Where(lacks, b.Sub(least, sizes), np.asarray(0, np.int64))
     front = np.asarray([0, 0, *begins, 0, 0], np.int64)
-    made: Value = b.Concat(front, b.Add(missing, np.asarray(ends, np.int64)), axis=0)
-    return made
+    return b.Concat(front, b.Add(missing, np.asarray(ends, np.int64)), axis=0)
 
 
 def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
@@ -152,8 +151,7 @@ def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
     dtype = b.dtype(x)
     require(dtype in FLOATS, "padding of integers has no lowest number")
     number = b.constant(-np.inf if b.root.op == "MaxPool" else 0.0, dtype)
-    made: Value = b.Pad(x, pads=pads, value=number)
-    return made
+    return b.Pad(x, pads=pads, value=number)
 
 
 def _counted(b: Builder, x: Value, counted: list[int], pads: Value | np.ndarray) -> Value:
@@ -163,8 +161,7 @@ def _counted(b: Builder, x: Value, counted: list[int], pads: Value | np.ndarray)
     if any(counted):
         ones = b.Pad(ones, pads=_of_all_axes(counted), value=b.constant(1.0, b.dtype(x)))
         pads = b.Sub(pads, _of_all_axes(counted)) if isinstance(pads, Value) else pads - _of_all_axes(counted)
-    made: Value = b.Pad(ones, pads=pads, value=b.constant(0.0, b.dtype(x)))
-    return made
+    return b.Pad(ones, pads=pads, value=b.constant(0.0, b.dtype(x)))
 
 
 def _of_all_axes(pads: list[int]) -> np.ndarray:
@@ -186,8 +183,7 @@ def _shifted(b: Builder, x: Value, axis: int, first: int, left: int, stride: int
     """Each `stride`-th of what lies along an axis from `first` on, without the last `left`."""
     end = -left if left else np.iinfo(np.int64).max
     steps = [] if stride == 1 else [stride]
-    taken: Value = b.Slice(x, *_lone(first, end, axis, *steps))
-    return taken
+    return b.Slice(x, *_lone(first, end, axis, *steps))
 
 
 def _lone(*numbers: int) -> list[np.ndarray]:

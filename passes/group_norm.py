@@ -117,8 +117,7 @@ def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Fa
     if groups == size:
         return b.InstanceNormalization(n.x, *factors, epsilon=n.epsilon)
     name, domain = ("GroupNormalization", "") if b.opset >= NATIVE else ("GroupNorm", DOMAIN)
-    y: Value = b.node(name, [n.x, *factors], 1, domain, {"num_groups": groups, "epsilon": n.epsilon})
-    return y
+    return b.node(name, [n.x, *factors], 1, domain, {"num_groups": groups, "epsilon": n.epsilon})
 
 
 split = op.Reshape(x, ANY)
@@ -218,8 +217,7 @@ def _matched(b: Builder) -> Node:
 def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
     """Such a group normalisation, of other inputs."""
     attrs: dict[str, Any] = {"num_groups": node.attr("num_groups"), "epsilon": node.attr("epsilon")}
-    y: Value = b.node(node.op, inputs, 1, node.proto.domain, attrs)
-    return y
+    return b.node(node.op, inputs, 1, node.proto.domain, attrs)
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------
@@ -252,8 +250,7 @@ def _by_reshape(
     group_scale = np.ones(number, dtype) if scale is None else scale
     group_bias = np.zeros(number, dtype) if bias is None else bias
     flat = b.Reshape(x, np.asarray([0, number, -1], np.int64))
-    y: Value = b.Reshape(b.InstanceNormalization(flat, group_scale, group_bias, epsilon=epsilon), _sizes(b, x))
-    return y
+    return b.Reshape(b.InstanceNormalization(flat, group_scale, group_bias, epsilon=epsilon), _sizes(b, x))
 
 
 def _sizes(b: Builder, x: Value) -> Value | np.ndarray:
@@ -261,8 +258,7 @@ def _sizes(b: Builder, x: Value) -> Value | np.ndarray:
     shape = dims(b, x)
     unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
     if shape is None or len(unknown) > 1:
-        sizes: Value = b.Shape(x)
-        return sizes
+        return b.Shape(x)
     first = shape[0] if isinstance(shape[0], int) else 0
     return np.asarray([first, *[d if isinstance(d, int) else -1 for d in shape[1:]]], np.int64)
 

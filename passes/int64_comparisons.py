@@ -60,8 +60,7 @@ def chosen(b, condition, x, y, to):
 def _equal(b: Builder, x: Value, numbers: np.ndarray) -> Value:
     if (numbers > HIGHEST).any():
         above = b.Greater(x, _moved(b, numbers, -1))
-        found: Value = b.And(above, b.Not(b.Greater(x, _moved(b, numbers, 0))))
-        return found
+        return b.And(above, b.Not(b.Greater(x, _moved(b, numbers, 0))))
     below = b.Less(x, _moved(b, numbers, 1))
     found = b.And(below, b.Not(b.Less(x, _moved(b, numbers, 0))))
     return found

@@ -62,8 +62,7 @@ def _spread(b: Builder, term: Value, name: str, letters: str) -> Value:
     order = sorted(range(len(name)), key=lambda axis: letters.index(name[axis]))
     turned = term if order == list(range(len(name))) else b.Transpose(term, perm=order)
     missing = [axis for axis, letter in enumerate(letters) if letter not in name]
-    made: Value = b.Unsqueeze(turned, axes=missing) if missing else turned
-    return made
+    return b.Unsqueeze(turned, axes=missing) if missing else turned
 
 
 def _product(b: Builder, x: Value, y: Value) -> Value:
@@ -78,5 +77,4 @@ def _product(b: Builder, x: Value, y: Value) -> Value:
     else:
         across, down = b.Unsqueeze(x, axes=[len(left)]), b.Unsqueeze(y, axes=[len(right) - 2])
         products, axis = b.Mul(across, down), max(len(left), len(right)) - 1
-    made: Value = b.ReduceSum(products, axes=[axis], keepdims=0)
-    return made
+    return b.ReduceSum(products, axes=[axis], keepdims=0)

@@ -120,8 +120,7 @@ def _native(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Fa
     factors: list[Factor | None] = [row, offset]
     if len(n.axes) > 1:
         factors = [f and of_shape(b, f, n.sizes) for f in (row, offset)]
-    y: Value = b.LayerNormalization(source, *factors, axis=-len(n.axes), epsilon=n.epsilon)
-    return y
+    return b.LayerNormalization(source, *factors, axis=-len(n.axes), epsilon=n.epsilon)
 
 
 def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
@@ -130,8 +129,7 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
     scale, shift = parts
     row = along_axes(b, scale, sizes, dtype, 1)
     offset = along_axes(b, shift, sizes, dtype, 0)
-    y: Value = b.LayerNorm(source, row, offset, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
-    return y
+    return b.LayerNorm(source, row, offset, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 
 # ---- writing it ------------------------------------------------------------------------------------------------------

@@ -106,8 +106,7 @@ def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered
 
 
 def _scalar(b: Builder, value: Value) -> Value:
-    made: Value = value if b.shape(value) == () else b.Reshape(value, np.zeros(0, np.int64))
-    return made
+    return value if b.shape(value) == () else b.Reshape(value, np.zeros(0, np.int64))
 
 
 # ---- how often it runs -----------------------------------------------------------------------------------------------
@@ -120,8 +119,7 @@ def _steps(b: Builder, body: Graph, condition: Value) -> Value:
     if node is not None and key == "Identity":
         return _steps(b, body, input_of(node))
     if node is not None and key == "And":
-        made: Value = b.Min(*(_steps(b, body, input_of(node, k)) for k in range(2)))
-        return made
+        return b.Min(*(_steps(b, body, input_of(node, k)) for k in range(2)))
     if node is not None and key == "Not":
         node = input_of(node).producer
         key = "" if node is None else OPPOSITE.get(node.key, "")
@@ -132,8 +130,7 @@ def _steps(b: Builder, body: Graph, condition: Value) -> Value:
     number, more = _number(b, body, input_of(node, 1 - first))
     behind = number if start is None else b.Sub(number, start)
     after_the_first = b.Max(b.Add(behind, np.asarray(more - offset + may_be_equal)), np.asarray(0))
-    steps: Value = b.Add(after_the_first, np.asarray(1))
-    return steps
+    return b.Add(after_the_first, np.asarray(1))
 
 
 def _counter(b: Builder, body: Graph, value: Value) -> tuple[Value | None, int]:

@@ -90,8 +90,7 @@ def _shown(b: Builder, mask: Value, rest: int) -> Value:
     """The mask as bool, broadcast over the `rest` of the dimensions."""
     shown = mask if b.dtype(mask) == TensorProto.BOOL else b.Cast(mask, to=TensorProto.BOOL)
     rank = b.rank(mask) or 0
-    made: Value = b.Unsqueeze(shown, axes=list(range(rank, rank + rest))) if rest else shown
-    return made
+    return b.Unsqueeze(shown, axes=list(range(rank, rank + rest))) if rest else shown
 
 
 def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
@@ -130,8 +129,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         return source
     require(node.key in ELEMENTWISE, f"its updates come from {node.op}")
     inputs = [None if v is None else _spread(b, v, places, form, made) for v in node.inputs]
-    result: Value = b.node(node.op, inputs, 1, "", node.attrs)
-    return result
+    return b.node(node.op, inputs, 1, "", node.attrs)
 
 
 def _single(b: Builder, value: Value) -> Value | None:
@@ -147,8 +145,7 @@ def _single(b: Builder, value: Value) -> Value | None:
     shape = b.shape(value)
     if shape is None or not all(d == 1 for d in shape):
         return None
-    made: Value = value if len(shape) <= 1 else b.Reshape(value, np.asarray([1], np.int64))
-    return made
+    return value if len(shape) <= 1 else b.Reshape(value, np.asarray([1], np.int64))
 
 
 def _all_of(b: Builder, value: Value, places: Value) -> Value:
@@ -181,8 +178,7 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
     order = b.Sub(b.CumSum(flat, np.asarray(0, np.int64)), b.constant(np.asarray(1, np.int32)))
     taken = b.Gather(input_of(node), b.Max(order, b.constant(np.asarray(0, np.int32))), axis=0)
     sizes = [d if isinstance(d, int) else -1 for d in shape]
-    made: Value = b.Reshape(taken, np.asarray(sizes, np.int64))
-    return made
+    return b.Reshape(taken, np.asarray(sizes, np.int64))
 
 
 # ---- what is taken by a mask and reduced -----------------------------------------------------------------------------

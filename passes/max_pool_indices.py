@@ -130,13 +130,11 @@ def _count(b: Builder, length: int | Value, window: int, step: int) -> int | Val
     """How many windows an axis has."""
     if isinstance(length, int):
         return (length - window) // step + 1
-    count: Value = b.Add(b.Div(b.Sub(length, window), step), 1)
-    return count
+    return b.Add(b.Div(b.Sub(length, window), step), 1)
 
 
 def _times(b: Builder, number: int | Value, factor: int) -> Value:
-    made: Value = b.Mul(number, factor) if isinstance(number, Value) else b.constant(np.asarray(number * factor))
-    return made
+    return b.Mul(number, factor) if isinstance(number, Value) else b.constant(np.asarray(number * factor))
 
 
 def _slice(b: Builder, x: Value, offset: Sequence[int], counts: Sequence[int | Value], steps: Sequence[int]) -> Value:
@@ -144,5 +142,4 @@ def _slice(b: Builder, x: Value, offset: Sequence[int], counts: Sequence[int | V
     last = [b.Mul(b.Sub(n, 1), s) if isinstance(n, Value) else (n - 1) * s for n, s in zip(counts, steps, strict=True)]
     ends = [b.Add(e, o + 1) if isinstance(e, Value) else e + o + 1 for e, o in zip(last, offset, strict=True)]
     axes = np.arange(2, len(offset) + 2)
-    made: Value = b.Slice(x, np.asarray(offset), vector_of(b, ends), axes, np.asarray(steps))
-    return made
+    return b.Slice(x, np.asarray(offset), vector_of(b, ends), axes, np.asarray(steps))

@@ -66,8 +66,7 @@ def _table(b: Builder, x: Value, height: int, width: int) -> Value:
         rows = _windows(b, x, 2, 2**i)
         found += [_windows(b, rows, 3, 2**j) for j in range(width.bit_length())]
     flat = [b.Reshape(part, np.asarray([0, 0, height * width], np.int64)) for part in found]
-    made: Value = flat[0] if len(flat) == 1 else b.Concat(*flat, axis=2)
-    return made
+    return flat[0] if len(flat) == 1 else b.Concat(*flat, axis=2)
 
 
 def _windows(b: Builder, x: Value, axis: int, size: int) -> Value:
@@ -75,8 +74,7 @@ def _windows(b: Builder, x: Value, axis: int, size: int) -> Value:
         return x
     kernel, pads = [1, 1], [0, 0, 0, 0]
     kernel[axis - 2], pads[axis] = size, size - 1
-    made: Value = b.MaxPool(x, kernel_shape=kernel, pads=pads, strides=[1, 1])
-    return made
+    return b.MaxPool(x, kernel_shape=kernel, pads=pads, strides=[1, 1])
 
 
 class _Bins(NamedTuple):
@@ -107,8 +105,7 @@ class _Bins(NamedTuple):
         of_level = b.Gather(b.constant(power * level), covered, axis=0)
 
         def place(at: Value) -> Value:
-            made: Value = b.Add(b.Mul(at, np.asarray(step)), of_level)
-            return made
+            return b.Add(b.Mul(at, np.asarray(step)), of_level)
 
         first = b.Min(low, np.asarray(size - 1))
         last = b.Max(b.Sub(high, length_of_window), np.asarray(0))
@@ -121,5 +118,4 @@ def _rounded(b: Builder, at: Value) -> Value:
     size = b.Abs(scaled)
     whole = b.Floor(size)
     up = b.Cast(b.Not(b.Less(b.Sub(size, whole), 0.5)), to=b.dtype(at))
-    made: Value = b.Mul(b.Add(whole, up), b.Sign(scaled))
-    return made
+    return b.Mul(b.Add(whole, up), b.Sign(scaled))

@@ -130,8 +130,7 @@ def _rows(b: Builder, taken: Value, scores: Value, trips: int, count: int, fille
     picture = b.Div(group, _as_int32(b, classes))
     class_ = b.Sub(group, b.Mul(picture, _as_int32(b, classes)))
     rows = b.Cast(b.Concat(picture, class_, box, axis=1), to=TensorProto.INT64)
-    found: Value = b.Where(is_row, rows, filler)
-    return found
+    return b.Where(is_row, rows, filler)
 
 
 def _as_int32(b: Builder, number: int | Value) -> Any:

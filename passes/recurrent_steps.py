@@ -148,5 +148,4 @@ class Cell:
         return None if state is None else self.b.MatMul(state, np.ascontiguousarray(rows.T))
 
     def _part(self, gates: Value, k: int) -> Value:
-        made: Value = self.b.Slice(gates, [k * self.size], [(k + 1) * self.size], [1])
-        return made
+        return self.b.Slice(gates, [k * self.size], [(k + 1) * self.size], [1])

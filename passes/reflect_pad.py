@@ -246,10 +246,9 @@ def plugin_symmetric(b, x, pads, mode):
 
 def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
     """The plugin of surgeon's own library."""
-    y: Value = b.SurgeonReflectPad(
+    return b.SurgeonReflectPad(
         x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
     )
-    return y
 
 
 def _may_be_shorter(pads: np.ndarray, size: list[int | None]) -> bool:

@@ -167,18 +167,15 @@ def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Va
     wide = weights if b.dtype(x) == TensorProto.FLOAT else b.Cast(weights, to=b.dtype(x))
     parts = b.Mul(b.Gather(x, places, axis=at), wide)
     parts = b.Where(b.Equal(weights, 0.0), b.constant(np.asarray(0), b.dtype(x)), parts)
-    made: Value = b.ReduceSum(parts, axes=[at + 1], keepdims=0)
-    return made
+    return b.ReduceSum(parts, axes=[at + 1], keepdims=0)
 
 
 def _before(b: Builder, line: Value, behind: int) -> Value:
     """What is known of an axis, a line or a column, with as many trailing axes."""
     rank = b.rank(line) or 1
     if rank > 1 + behind:
-        flat: Value = b.Squeeze(line, axes=[1])
-        return flat
-    made: Value = b.Unsqueeze(line, axes=list(range(rank, behind + 1))) if behind >= rank else line
-    return made
+        return b.Squeeze(line, axes=[1])
+    return b.Unsqueeze(line, axes=list(range(rank, behind + 1))) if behind >= rank else line
 
 
 def _axes(b: Builder, given: list[Any]) -> list[Axis]:
@@ -247,11 +244,9 @@ def _is_same(axis: Axis, taps: Taps) -> bool:
 def _resampled(b: Builder, x: Value, at: int, taps: Taps, behind: list[int]) -> Value:
     """x with one axis resampled."""
     if taps.places.shape[1] == 1 and (taps.weights == 1).all():
-        picked: Value = b.Gather(x, taps.places[:, 0], axis=at)
-        return picked
+        return b.Gather(x, taps.places[:, 0], axis=at)
     weights = taps.weights.reshape(*taps.weights.shape, *behind)
     parts = b.Mul(b.Gather(x, taps.places, axis=at), b.constant(weights, b.dtype(x)))
     if (weights == 0).any():
         parts = b.Where(weights == 0, b.constant(np.asarray(0), b.dtype(x)), parts)
-    summed: Value = b.ReduceSum(parts, axes=[at + 1], keepdims=0)
-    return summed
+    return b.ReduceSum(parts, axes=[at + 1], keepdims=0)

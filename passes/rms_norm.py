@@ -73,15 +73,13 @@ def _native(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Fa
     """ONNX's RMSNormalization, of one scale for each element."""
     row = vector(b, parts[0], int(np.prod(n.sizes)) if n.is_static else None, dtype)
     scale = of_shape(b, row, n.sizes) if len(n.axes) > 1 else row
-    y: Value = b.RMSNormalization(source, scale, axis=-len(n.axes), epsilon=n.epsilon)
-    return y
+    return b.RMSNormalization(source, scale, axis=-len(n.axes), epsilon=n.epsilon)
 
 
 def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Factor], dtype: int) -> Value:
     """surgeon's RMSNorm, over any axes, whose scale broadcasts against x."""
     row = along_axes(b, parts[0], [*n.sizes, *[1] * (n.rank - 1 - n.axes[-1])], dtype, 1)
-    y: Value = b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
-    return y
+    return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 
 @rule(native, stage=Stage.LOWER, strategy="decompose")

@@ -62,8 +62,7 @@ def decompose(b, x, rois, batch, mode, ratio):
 def _product(b: Builder, pictures: Value, rows: Value, columns: Value) -> Value:
     """[rois, channels, rows, columns]: the images weighted in both directions."""
     found = b.MatMul(b.Unsqueeze(rows, axes=[1]), pictures)
-    made: Value = b.MatMul(found, b.Unsqueeze(b.Transpose(columns, perm=[0, 2, 1]), axes=[1]))
-    return made
+    return b.MatMul(found, b.Unsqueeze(b.Transpose(columns, perm=[0, 2, 1]), axes=[1]))
 
 
 class _Direction(NamedTuple):
@@ -88,21 +87,15 @@ class _Direction(NamedTuple):
     def end(self, b: Builder, less: int = 0) -> Value:
         """The number of positions as a float, less some."""
         if isinstance(self.size, int):
-            known: Value = b.constant(self.size - less, self.dtype)
-            return known
-        computed: Value = (
-            b.Sub(b.Cast(self.size, to=self.dtype), float(less)) if less else b.Cast(self.size, to=self.dtype)
-        )
-        return computed
+            return b.constant(self.size - less, self.dtype)
+        return b.Sub(b.Cast(self.size, to=self.dtype), float(less)) if less else b.Cast(self.size, to=self.dtype)
 
     def places(self, b: Builder, first: int = 0) -> Value:
         """[1, 1, positions]: the positions as floats, from `first` on."""
         if isinstance(self.size, int):
-            known: Value = b.constant(np.arange(first, self.size)[None, None], self.dtype)
-            return known
+            return b.constant(np.arange(first, self.size)[None, None], self.dtype)
         numbers = b.Cast(b.Range(np.asarray(first), self.size, np.asarray(1)), to=self.dtype)
-        computed: Value = b.Unsqueeze(numbers, axes=[0, 1])
-        return computed
+        return b.Unsqueeze(numbers, axes=[0, 1])
 
     def nearest(self, b: Builder, at: Value) -> Value:
         """Samples as they are, those outside of the image at its ends."""
@@ -131,8 +124,7 @@ def _sampled(b: Builder, along: _Direction) -> Value:
     near = b.Unsqueeze(along.nearest(b, at), axes=[2])
     hat = b.Relu(b.Sub(1.0, b.Abs(b.Sub(near, along.places(b)))))
     weights = b.Where(b.Unsqueeze(inside, axes=[2]), hat, b.constant(0.0, along.dtype))
-    made: Value = b.ReduceMean(_by_bin(b, weights, along), axes=[2], keepdims=0)
-    return made
+    return b.ReduceMean(_by_bin(b, weights, along), axes=[2], keepdims=0)
 
 
 def _by_bin(b: Builder, weights: Value, along: _Direction) -> Value:
@@ -157,8 +149,7 @@ def _largest(b: Builder, pictures: Value, rows: _Direction, columns: _Direction)
     of_rows = b.Reshape(largest, np.asarray([0, 0, rows.bins, ratio, -1], np.int64))
     found = b.ReduceMax(of_rows, axes=[3], keepdims=0)
     of_columns = b.Reshape(found, np.asarray([0, 0, rows.bins, columns.bins, ratio], np.int64))
-    made: Value = b.ReduceMax(of_columns, axes=[4], keepdims=0)
-    return made
+    return b.ReduceMax(of_columns, axes=[4], keepdims=0)
 
 
 def _neighbours(b: Builder, along: _Direction) -> tuple[Value, Value]:
@@ -173,8 +164,7 @@ def _neighbours(b: Builder, along: _Direction) -> tuple[Value, Value]:
 
     def weights(place: Value, weight: Value) -> Value:
         kept = b.Unsqueeze(b.Where(inside, weight, nothing), axes=[2])
-        made: Value = b.Where(b.Equal(b.Unsqueeze(place, axes=[2]), places), kept, nothing)
-        return made
+        return b.Where(b.Equal(b.Unsqueeze(place, axes=[2]), places), kept, nothing)
 
     return weights(below, b.Sub(1.0, upper)), weights(above, upper)
 
@@ -211,12 +201,10 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
 
         def counts(more: float) -> Value:
             at = b.Add(b.Div(b.Mul(b.Add(found, more), long), several), begin)
-            inside: Value = b.Cast(b.Not(b.Greater(at, places)) if including else b.Less(at, places), to=dtype)
-            return inside
+            return b.Cast(b.Not(b.Greater(at, places)) if including else b.Less(at, places), to=dtype)
 
         found = b.Add(b.Sub(found, 1.0), b.Add(counts(-0.5), counts(0.5)))
-        made: Value = b.Min(b.Max(found, none), count)
-        return made
+        return b.Min(b.Max(found, none), count)
 
     from_before, behind = along.places(b, -1), along.end(b)
     if not isinstance(along.size, int):
@@ -231,15 +219,13 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
     to_upper = b.Where(_is_end(b, along, from_before, 0), between, weighed)
     to_lower = b.Where(_is_end(b, along, from_before, -1), between, b.Sub(between, weighed))
     weights = b.Add(_all_but_one(b, to_upper, "last"), _all_but_one(b, to_lower, "first"))
-    made: Value = b.Div(weights, b.Max(count, one))
-    return made
+    return b.Div(weights, b.Max(count, one))
 
 
 def _all_but_one(b: Builder, x: Value, left_out: str) -> Value:
     """What is along the last of three dimensions, without the first or the last."""
     bounds = (0, -1) if left_out == "last" else (1, END)
-    made: Value = b.Slice(x, starts=[bounds[0]], ends=[bounds[1]], axes=[2])
-    return made
+    return b.Slice(x, starts=[bounds[0]], ends=[bounds[1]], axes=[2])
 
 
 def _is_end(b: Builder, along: _Direction, from_before: Value, end: int) -> Value:

@@ -111,8 +111,7 @@ def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> V
     numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
     last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)
     taken = b.GatherElements(updates, b.Max(b.Sub(last, 1), 0), axis=at)
-    made: Value = b.Where(b.Greater(last, 0), taken, data)
-    return made
+    return b.Where(b.Greater(last, 0), taken, data)
 
 
 Size = Any  # an int, or what stands for a size that is not static

@@ -62,5 +62,4 @@ def _weights(b: Builder, kernel: np.ndarray, window: Value | None, dtype: int) -
     if known is not None:
         return b.constant(kernel * known.astype(np.float64), dtype)
     plain = b.constant(kernel, dtype)
-    weights: Value = plain if window is None else b.Mul(plain, window)
-    return weights
+    return plain if window is None else b.Mul(plain, window)

@@ -52,11 +52,9 @@ def _turned(b: Builder, x: Value) -> Value:
     """Numbers in the other order: of integers each has a counterpart, the lowest too; NaN is the largest of all."""
     dtype = b.dtype(x)
     if dtype in INTEGERS:
-        made: Value = b.Sub(-1, x)
-        return made
+        return b.Sub(-1, x)
     lowest = b.constant(np.asarray(-np.inf), dtype)
-    negated: Value = b.Where(b.Equal(x, x), b.Neg(x), lowest)
-    return negated
+    return b.Where(b.Equal(x, x), b.Neg(x), lowest)
 
 
 def _by_rank(b: Builder, x: Value) -> Value:
@@ -88,8 +86,7 @@ def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Valu
     numbers = np.arange(size, dtype=np.float32)
     stands_before = b.Less(b.constant(numbers[start : start + count]), b.constant(numbers[:, None]))
     first = b.Or(b.Greater(block, each), b.And(b.Equal(block, each), stands_before))
-    made: Value = b.ReduceSum(b.Cast(first, to=TensorProto.FLOAT), axes=[rank], keepdims=0)
-    return made
+    return b.ReduceSum(b.Cast(first, to=TensorProto.FLOAT), axes=[rank], keepdims=0)
 
 
 @rule(op.ArgMax(integers) | op.ArgMin(integers), stage=Stage.LOWER, strategy="decompose", cures=True)

@@ -62,8 +62,7 @@ def _by_length(b: Builder, x: Value, axis: int) -> Value:
     squares = b.Mul(x, x)
     total = b.ReduceSum(squares, axes=[axis], keepdims=1)
     divided = b.Mul(b.Sign(x), b.Sqrt(b.Div(squares, total)))
-    made: Value = b.Where(b.Equal(total, 0.0), x, divided)
-    return made
+    return b.Where(b.Equal(total, 0.0), x, divided)
 
 
 @rule(op.Imputer(x, domain=ML), stage=Stage.LOWER, strategy="decompose")

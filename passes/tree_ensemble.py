@@ -150,8 +150,7 @@ def _scores(b: Builder, x: Value, forest: Forest, aggregate: str) -> Value:
     require(kind in (FLOAT, DOUBLE), "its input holds no numbers of fp32 or float64")
     weights = b.Gather(b.constant(forest.weights, kind), _leaves(b, x, forest, kind), axis=0)
     if aggregate in ("MIN", "MAX"):
-        extreme: Value = (b.ReduceMin if aggregate == "MIN" else b.ReduceMax)(weights, axes=[1], keepdims=0)
-        return extreme
+        return (b.ReduceMin if aggregate == "MIN" else b.ReduceMax)(weights, axes=[1], keepdims=0)
     total: Value = b.ReduceSum(weights, axes=[1], keepdims=0)
     return b.Div(total, float(len(forest.roots))) if aggregate == "AVERAGE" else total
 
@@ -171,8 +170,7 @@ def _leaves(b: Builder, x: Value, forest: Forest, kind: int) -> Value:
         some = forest.is_tracking and not forest.tracks.all()
         holds = _or_tracked(b, forest, holds, number, b.Gather(tables[3], at, axis=0) if some else None)
         at = b.Where(holds, yes, no)
-    leaves: Value = at
-    return leaves
+    return at
 
 
 def _or_tracked(b: Builder, forest: Forest, holds: Value, number: Value, tracks: Any) -> Value:
@@ -180,8 +178,7 @@ def _or_tracked(b: Builder, forest: Forest, holds: Value, number: Value, tracks:
     if not forest.is_tracking:
         return holds
     absent: Value = b.IsNaN(number)
-    made: Value = b.Or(holds, absent if forest.tracks.all() else b.And(absent, tracks))
-    return made
+    return b.Or(holds, absent if forest.tracks.all() else b.And(absent, tracks))
 
 
 def _holds(b: Builder, forest: Forest, at: Any, number: Value, split: Value) -> Value:
@@ -200,13 +197,9 @@ def _holds(b: Builder, forest: Forest, at: Any, number: Value, split: Value) -> 
 def _compared(b: Builder, mode: str, number: Value, split: Value) -> Value:
     one, other = (split, number) if mode in ("BRANCH_GTE", "BRANCH_GT") else (number, split)
     if mode in ("BRANCH_LT", "BRANCH_GT"):
-        less: Value = b.Less(one, other)
-        return less
+        return b.Less(one, other)
     if mode in ("BRANCH_LEQ", "BRANCH_GTE"):
-        most: Value = (
-            b.LessOrEqual(one, other) if b.opset >= LESS_OR_EQUAL else b.Or(b.Less(one, other), b.Equal(one, other))
-        )
-        return most
+        return b.LessOrEqual(one, other) if b.opset >= LESS_OR_EQUAL else b.Or(b.Less(one, other), b.Equal(one, other))
     equal: Value = b.Equal(one, other)
     return b.Not(equal) if mode == "BRANCH_NEQ" else equal
 

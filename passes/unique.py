@@ -77,8 +77,7 @@ def _value(b: Builder, rows: Value, numbers: Value, down: Value, is_sorted: bool
     first = b.ReduceMin(b.Where(same, down, BEYOND), axes=[0], keepdims=0)
     before = b.Less(down, first) if smaller is None else smaller
     counted = b.And(b.Unsqueeze(b.Equal(first, numbers), axes=[1]), before)
-    made: Value = b.ReduceSum(b.Cast(counted, to=TensorProto.INT32), axes=[0], keepdims=0)
-    return made
+    return b.ReduceSum(b.Cast(counted, to=TensorProto.INT32), axes=[0], keepdims=0)
 
 
 def _require_small(shape: Sequence[int | str | None], axis: int | None) -> int | None:

@@ -133,8 +133,7 @@ def _stacked(b: Builder, row: Sequence[Value], axis: int, backward: int) -> Valu
     rank = b.known_rank(row[0])
     at = axis % (rank + 1)
     parts = [b.Unsqueeze(v, axes=[at]) for v in (reversed(row) if backward else row)]
-    stacked: Value = b.Concat(*parts, axis=at)
-    return stacked
+    return b.Concat(*parts, axis=at)
 
 
 def _length(b: Builder, x: Value, axis: int) -> int:

@@ -135,8 +135,7 @@ def _shifted(editor: Editor, b: Builder, node: Node, kind: int, x: Value | None)
     if places is None or x is None or (places >= width).any():
         return None
     powers = b.constant(1 << places.astype(np.int64), CARRIERS[kind])
-    found: Value = b.Mul(x, powers) if node.attr("direction") == "LEFT" else b.Div(x, powers)
-    return found
+    return b.Mul(x, powers) if node.attr("direction") == "LEFT" else b.Div(x, powers)
 
 
 def _is_cut_off(model: Model, node: Node) -> bool:
@@ -166,8 +165,7 @@ def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:
     carrier = _carrier(editor, b, value)
     if carrier is not None and editor.model.dtype(carrier) == wide:
         return carrier
-    made: Value = b.Cast(value if carrier is None else carrier, to=wide)
-    return made
+    return b.Cast(value if carrier is None else carrier, to=wide)
 
 
 def _limits(kind: int) -> tuple[int, int]:
@@ -183,8 +181,7 @@ def _narrowed(b: Builder, value: Value, kind: int, *, wraps: bool) -> Value:
         value = b.Add(b.Mod(b.Sub(value, lowest), highest - lowest + 1), lowest)
     elif wraps:
         value = b.Mod(value, highest + 1)
-    made: Value = b.Cast(value, to=kind)
-    return made
+    return b.Cast(value, to=kind)
 
 
 def _carrier(editor: Editor, b: Builder, value: Value) -> Value | None:

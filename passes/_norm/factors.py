@@ -184,8 +184,7 @@ def vector(b: Builder, factor: Factor, size: int | None, dtype: int) -> Value:
     flat = _unshaped(b, factor)
     if b.dtype(flat) in (dtype, TensorProto.UNDEFINED):
         return flat
-    made: Value = b.Cast(flat, to=dtype)
-    return made
+    return b.Cast(flat, to=dtype)
 
 
 def _unshaped(b: Builder, value: Value) -> Value:
@@ -198,8 +197,7 @@ def _unshaped(b: Builder, value: Value) -> Value:
         node = source.producer
     if b.rank(value) == 1:
         return value
-    made: Value = b.Reshape(value, np.asarray([-1], np.int64))
-    return made
+    return b.Reshape(value, np.asarray([-1], np.int64))
 
 
 def of_shape(b: Builder, value: Value, sizes: Sequence[int]) -> Factor:
@@ -207,8 +205,7 @@ def of_shape(b: Builder, value: Value, sizes: Sequence[int]) -> Factor:
     array = b.value(value)
     if array is not None:
         return array.reshape(sizes)
-    made: Value = b.Reshape(value, np.asarray(sizes, np.int64))
-    return made
+    return b.Reshape(value, np.asarray(sizes, np.int64))
 
 
 def along_axes(b: Builder, factor: Factor, sizes: Sequence[Dim], dtype: int, neutral: float) -> Factor | None:
@@ -231,8 +228,7 @@ def of_channels(b: Builder, value: Value, rank: int) -> Factor:
     source = node.inputs[0] if node is not None and node.key == "Reshape" else None
     if source is not None and _runs_along_channels(b.shape(source), rank):
         return source
-    made: Value = b.Reshape(value, np.asarray(shape, np.int64))
-    return made
+    return b.Reshape(value, np.asarray(shape, np.int64))
 
 
 def _runs_along_channels(shape: Shape | None, rank: int) -> bool:

@@ -11,8 +11,7 @@ def typed(b: Builder, x: Value, dtype: int) -> Value:
     """The tensor in the type `dtype`: itself, or a Cast of it."""
     if b.dtype(x) == dtype:
         return x
-    made: Value = b.Cast(x, to=dtype)
-    return made
+    return b.Cast(x, to=dtype)
 
 
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:

@@ -28,8 +28,7 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     wide = _wide(b, x)
     deviation = _deviation(b, wide, axes) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
-    y: Value = b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
-    return y
+    return b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
 
 
 def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
@@ -42,20 +41,17 @@ def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 
 def _wide(b: Builder, x: Value) -> Value:
     """The tensor in fp32 where it is of fp16 or bf16."""
-    made: Value = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
-    return made
+    return b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
 
 
 def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """The tensor less its mean along axes."""
-    made: Value = b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
-    return made
+    return b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
 
 
 def _root(b: Builder, square: Value) -> Value:
     """The square root of what is not negative: by Pow on DLA, which has that one and no Sqrt."""
-    y: Value = b.Pow(square, 0.5) if b.target.dla else b.Sqrt(square)
-    return y
+    return b.Pow(square, 0.5) if b.target.dla else b.Sqrt(square)
 
 
 def with_affine(b: Builder, y: Value, scale: Factor | None, shift: Factor | None, dtype: int) -> Value:
@@ -111,8 +107,7 @@ def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:
     node = x.producer
     if node is not None and undoes_transpose(x, perm) and node.inputs[0] is not None:
         return node.inputs[0]
-    made: Value = b.Transpose(x, perm=list(perm))
-    return made
+    return b.Transpose(x, perm=list(perm))
 
 
 def undoes_transpose(x: Value, perm: Sequence[int]) -> bool:

@@ -26,8 +26,7 @@ def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarra
         cast = b.Cast(x, to=TensorProto.FLOAT)
         wide = _pad(b, cast, pads, number)
         if wide is not None:
-            narrow: Value = b.Cast(wide, to=dtype)
-            return narrow
+            return b.Cast(wide, to=dtype)
         b.discard(cast, x)
     axes = [side.axis for side in sides(pads)]
     static = [s for s in (size[a] for a in axes) if s is not None]
@@ -36,8 +35,7 @@ def padded_with(b: Builder, x: Value, pads: np.ndarray, value: Value | np.ndarra
     inside[axes] = static
     frame = np.pad(np.zeros(inside), [tuple(p) for p in pads.T.tolist()], constant_values=number)
     zeros = padded_with_zeros(b, x, pads)
-    added: Value = b.Add(zeros, b.constant(frame, helper.tensor_dtype_to_np_dtype(dtype)))
-    return added
+    return b.Add(zeros, b.constant(frame, helper.tensor_dtype_to_np_dtype(dtype)))
 
 
 def padded_with_zeros(b: Builder, x: Value, pads: np.ndarray) -> Value:
