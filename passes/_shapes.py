@@ -99,26 +99,20 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
 
 def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
     """The numbers from 0 on that are below a count, with some trailing dimensions of 1."""
-    made: Value
     if isinstance(count, int):
-        made = b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
-    else:
-        numbers = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
-        made = b.Unsqueeze(numbers, axes=list(range(1, behind + 1))) if behind else numbers
-    return made
+        return b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
+    numbers = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
+    return b.Unsqueeze(numbers, axes=list(range(1, behind + 1))) if behind else numbers
 
 
 def joined(b: Builder, x: Value, axis: int) -> Value:
     """A tensor whose dimension `axis` is one with the one after it."""
     shape = b.shape(x)
     rest = [None] if shape is None else list(shape[axis + 2 :])
-    made: Value
     if shape is not None and shape[axis + 1] == 1:
-        made = b.Squeeze(x, axes=[axis + 1])
-    else:
-        require(all(isinstance(d, int) for d in rest), "what it puts together has sizes that are not static")
-        made = b.Reshape(x, np.asarray([0] * axis + [-1, *rest], np.int64))
-    return made
+        return b.Squeeze(x, axes=[axis + 1])
+    require(all(isinstance(d, int) for d in rest), "what it puts together has sizes that are not static")
+    return b.Reshape(x, np.asarray([0] * axis + [-1, *rest], np.int64))
 
 
 def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:

@@ -63,10 +63,7 @@ def _column(b: Builder, theta: Value, column: int, rank: int) -> Value:
 def _computed_line(b: Builder, size: Value, dtype: int, aligned: bool) -> Value:
     """The corners or the centres of as many pixels as are computed, from -1 to 1."""
     at, count = b.Cast(b.Range(np.asarray(0), size, np.asarray(1)), to=dtype), b.Cast(size, to=dtype)
-    made: Value
     if not aligned:
-        made = b.Sub(b.Div(b.Add(b.Mul(at, 2.0), 1.0), count), 1.0)
-        return made
+        return b.Sub(b.Div(b.Add(b.Mul(at, 2.0), 1.0), count), 1.0)
     last = b.Sub(count, 1.0)
-    made = b.Where(b.Greater(last, 0.5), b.Sub(b.Div(b.Mul(at, 2.0), b.Max(last, 1.0)), 1.0), 1.0)
-    return made
+    return b.Where(b.Greater(last, 0.5), b.Sub(b.Div(b.Mul(at, 2.0), b.Max(last, 1.0)), 1.0), 1.0)

@@ -517,15 +517,12 @@ def _floor(epsilon: float, mode: str) -> float:
 
 def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Value:
     """What x is divided by."""
-    divisor: Value
     if mode == "add_sum":
-        divisor = b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
-        return divisor
+        return b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
     norm: Value = b.ReduceL2(x, axes=[axis], keepdims=1)
     if mode == "add_norm":
         return b.Add(norm, epsilon) if epsilon else norm
-    divisor = _at_least(b, norm, _floor(epsilon, mode))
-    return divisor
+    return _at_least(b, norm, _floor(epsilon, mode))
 
 
 def _refuses(model: Model, node: Node) -> str:

@@ -110,10 +110,8 @@ def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
 
 def _whole(b: Builder, grown: Growing, first: Value, rows: Value) -> Value:
     """What a state is in the end, of the rows that were collected."""
-    whole: Value
     if grown.maker.key == "SequenceInsert":
-        whole = b.SplitToSequence(rows, axis=0, keepdims=0)
-        return whole
+        return b.SplitToSequence(rows, axis=0, keepdims=0)
     rank = b.known_rank(grown.item)
     axis = grown.maker.attr("axis") % rank
     added = joined(b, moved_axis(b, rows, rank + 1, 0, axis), axis)

@@ -99,12 +99,9 @@ class _Direction(NamedTuple):
 
     def nearest(self, b: Builder, at: Value) -> Value:
         """Samples as they are, those outside of the image at its ends."""
-        made: Value
         if isinstance(self.size, int):
-            made = b.Clip(at, min=0.0, max=float(self.size - 1))
-        else:
-            made = b.Min(b.Max(at, 0.0), self.end(b, 1))
-        return made
+            return b.Clip(at, min=0.0, max=float(self.size - 1))
+        return b.Min(b.Max(at, 0.0), self.end(b, 1))
 
 
 # ---- samples that are drawn ------------------------------------------------------------------------------------------
@@ -130,12 +127,9 @@ def _sampled(b: Builder, along: _Direction) -> Value:
 def _by_bin(b: Builder, weights: Value, along: _Direction) -> Value:
     """[rois, bins, samples of one, positions]."""
     parts = [-1, along.bins, b.root.attr("sampling_ratio")]
-    made: Value
     if isinstance(along.size, int):
-        made = b.Reshape(weights, np.asarray([*parts, along.size], np.int64))
-    else:
-        made = b.Reshape(weights, b.Concat(np.asarray(parts), b.Unsqueeze(along.size, axes=[0]), axis=0))
-    return made
+        return b.Reshape(weights, np.asarray([*parts, along.size], np.int64))
+    return b.Reshape(weights, b.Concat(np.asarray(parts), b.Unsqueeze(along.size, axes=[0]), axis=0))
 
 
 # ---- the largest sample ----------------------------------------------------------------------------------------------
@@ -230,11 +224,8 @@ def _all_but_one(b: Builder, x: Value, left_out: str) -> Value:
 
 def _is_end(b: Builder, along: _Direction, from_before: Value, end: int) -> Value:
     """Which of the positions from -1 on is the first, or the last."""
-    made: Value
     if isinstance(along.size, int):
         ends = np.zeros((1, 1, along.size + 1), bool)
         ends[..., end] = True
-        made = b.constant(ends)
-    else:
-        made = b.Equal(from_before, b.constant(-1.0, along.dtype) if end == 0 else along.end(b, 1))
-    return made
+        return b.constant(ends)
+    return b.Equal(from_before, b.constant(-1.0, along.dtype) if end == 0 else along.end(b, 1))
