@@ -97,11 +97,16 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
     return made
 
 
+def numbers_to(b: Builder, end: int | Value) -> Value:
+    """0, 1, ... below the end, in int64."""
+    return b.constant(np.arange(end)) if isinstance(end, int) else b.Range(np.asarray(0), end, np.asarray(1))
+
+
 def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
     """The numbers from 0 on that are below a count, with some trailing dimensions of 1."""
     if isinstance(count, int):
         return b.constant(np.arange(count).reshape([-1] + [1] * behind), dtype)
-    numbers = b.Cast(b.Range(np.asarray(0), count, np.asarray(1)), to=dtype)
+    numbers = b.Cast(numbers_to(b, count), to=dtype)
     return b.Unsqueeze(numbers, axes=list(range(1, behind + 1))) if behind else numbers
 
 

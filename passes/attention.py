@@ -26,7 +26,7 @@ from onnx import TensorProto
 
 from surgeon import HALVES, Builder, Decline, Stage, Value, op, require, rule, var
 
-from ._shapes import input_of
+from ._shapes import input_of, numbers_to, size
 
 # At most every score: -inf would make NaN of a query that has no key.
 LOWEST: dict[int, float] = {
@@ -168,12 +168,7 @@ def _not_after(b: Builder, axis: int) -> Value:
 
 def _positions(b: Builder, x: Value, axis: int) -> Value:
     """0, 1, ... along the axis."""
-    shape = b.shape(x)
-    size = None if shape is None else shape[axis]
-    if isinstance(size, int):
-        return b.constant(np.arange(size, dtype=np.int64))
-    count = b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0)
-    return b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64))
+    return numbers_to(b, size(b, x, axis))
 
 
 def _softmax(b: Builder, scores: Value, precision: int | None, dtype: int) -> Value:

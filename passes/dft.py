@@ -21,6 +21,7 @@ from onnx import TensorProto
 from surgeon import HALVES, Builder, Stage, Value, attr, op, require, rule, var
 
 from ._fourier import LARGEST, basis, real_inverse
+from ._shapes import numbers_to
 
 AXIS_AS_INPUT = 20  # the opset from which the axis is an input
 
@@ -88,7 +89,7 @@ def _at_run_time(b: Builder, x: Value, axis: int, channels: int) -> Value:
 
 def _waves(b: Builder, taken: Value, whole: Value, bins: Value, kind: int) -> tuple[Value, Value]:
     """[taken, bins]: the cosines and sines. Turns are counted in integers, so that angles are below 2 pi."""
-    at, bin_ = (b.Range(np.asarray(0), count, np.asarray(1)) for count in (taken, bins))
+    at, bin_ = (numbers_to(b, count) for count in (taken, bins))
     turns = b.Mod(b.Mul(b.Unsqueeze(at, axes=[1]), b.Unsqueeze(bin_, axes=[0])), whole)
     angle = b.Mul(b.Cast(turns, to=kind), b.Div(2 * np.pi, b.Cast(whole, to=kind)))
     return b.Cos(angle), b.Sin(angle)

@@ -14,7 +14,7 @@ import numpy as np
 
 from surgeon import Stage, attr, op, rule, var
 
-from ._shapes import size
+from ._shapes import numbers_to, size
 
 cache, update, first = var("cache"), var("update"), var("first")
 
@@ -31,7 +31,7 @@ def decompose(b, cache, update, axis, mode, first=None):
     if isinstance(count, int):
         places = b.constant(np.arange(count).reshape([1] * at + [-1] + [1] * (rank - at - 1)))
     else:
-        places = b.Unsqueeze(b.Range(np.asarray(0), count, np.asarray(1)), axes=[k for k in range(rank) if k != at])
+        places = b.Unsqueeze(numbers_to(b, count), axes=[k for k in range(rank) if k != at])
     if first is not None:
         places = b.Add(b.Unsqueeze(first, axes=list(range(1, rank))), places)
     if mode == "circular":

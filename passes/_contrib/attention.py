@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Decline, Value, require
 
+from .._shapes import numbers_to, size
 from .table import (
     FLOAT,
     Result,
@@ -181,10 +182,7 @@ def _count(b: Builder, x: Value) -> Value:
 
 def _range(b: Builder, x: Value) -> Value:
     """0, 1, ... for the positions of [batch, heads, positions, size]."""
-    size = _positions(b, x)
-    if isinstance(size, int):
-        return b.constant(np.arange(size, dtype=np.int64))
-    return b.Range(np.asarray(0, np.int64), _count(b, x), np.asarray(1, np.int64))
+    return numbers_to(b, size(b, x, 2))
 
 
 # ---- MultiHeadAttention ----------------------------------------------------------------------------------------------
@@ -253,14 +251,7 @@ def _rows_of(b: Builder, positions: Value, x: Value) -> Value:
     """The rows of the tables, [batch, positions]: as given, or counted from one number on."""
     if b.known_rank(positions) == 2:
         return positions
-    shape = b.shape(x)
-    size = None if shape is None else shape[1]
-    if isinstance(size, int):
-        counted = b.constant(np.arange(size, dtype=np.int64))
-    else:
-        end = b.Gather(b.Shape(x), np.asarray(1, np.int64), axis=0)
-        counted = b.Range(np.asarray(0, np.int64), end, np.asarray(1, np.int64))
-    return b.Unsqueeze(b.Add(counted, positions), axes=[0])
+    return b.Unsqueeze(b.Add(numbers_to(b, size(b, x, 1)), positions), axes=[0])
 
 
 def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved: int) -> Value:

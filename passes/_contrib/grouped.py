@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Value, require
 
+from .._shapes import numbers_to
 from .attention import LOWEST, rotated
 from .table import Result, asks_for, body, cast_to, given, in_place, needed, sizes, wide
 
@@ -100,7 +101,7 @@ def _normal(b: Builder, x: Value, weight: Value, own: str) -> Value:
 
 def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Value) -> _Places:
     count = _size(b, q, 1)
-    new = b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64))
+    new = numbers_to(b, count)
     if past is None:
         return _Places(count, None, b.Unsqueeze(new, axes=[0]), None)
     ends = b.Add(b.Cast(b.Reshape(lengths, sizes(-1, 1)), to=INT64), 1)
@@ -127,7 +128,7 @@ def _turned_by(b: Builder, places: _Places, turns: Value | None, total: Value) -
     """The rows of the tables: the positions, or those that are given; of a first prompt the first one counts on."""
     if turns is None:
         return places.at
-    new = b.Range(np.asarray(0, np.int64), places.new, np.asarray(1, np.int64))
+    new = numbers_to(b, places.new)
     first = b.Slice(b.Reshape(turns, sizes(-1)), starts=[0], ends=[1], axes=[0])
     is_first = b.Equal(b.Cast(b.Reshape(total, sizes()), to=INT64), places.new)
     return b.Where(is_first, b.Unsqueeze(b.Add(new, first), axes=[0]), turns)
@@ -138,7 +139,7 @@ def _grown(b: Builder, past: Value, new: Value, places: _Places) -> Value:
     room, total, behind = _size(b, past, 2), places.total, places.behind
     assert total is not None and behind is not None
     rows = b.Transpose(b.Concat(past, new, axis=2), perm=[0, 2, 1, 3])
-    at = b.Range(np.asarray(0, np.int64), b.Max(room, total), np.asarray(1, np.int64))
+    at = numbers_to(b, b.Max(room, total))
     last = b.Sub(b.Add(room, places.new), 1)
     picked = b.Where(b.Less(at, behind), at, b.Min(b.Add(at, b.Sub(room, behind)), last))
     found = b.GatherND(rows, b.Unsqueeze(picked, axes=[2]), batch_dims=1)
@@ -165,7 +166,7 @@ def _scores(b: Builder, q: Value, k: Value, size: int, added: Value | None) -> V
 def _seen(b: Builder, places: _Places, lengths: Value | None) -> Value:
     """[batch or 1, new, keys]: which keys a query sees."""
     count = places.new if places.total is None else places.total
-    keys = b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64))
+    keys = numbers_to(b, count)
     rows = b.Unsqueeze(places.at, axes=[2])
     if b.root.attr("causal"):
         seen = b.Not(b.Greater(keys, rows))

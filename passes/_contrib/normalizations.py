@@ -9,6 +9,7 @@ from surgeon import Builder, Value, require
 from surgeon.ir.contrib import is_onnxruntimes
 
 from .._operator_support import takes_type
+from .._shapes import numbers_to, size
 from .blocks import first, last
 from .quantized import dequantized
 from .table import (
@@ -200,12 +201,8 @@ def embedded(
 
 def first_positions(b: Builder, ids: Value) -> Value:
     """0, 1, ... for each position of a sample."""
-    shape = b.shape(ids)
-    size = None if shape is None else shape[1]
-    if isinstance(size, int):
-        return b.constant(np.arange(size, dtype=np.int64)[None])
-    count = b.Gather(b.Shape(ids), np.asarray(1, np.int64), axis=0)
-    return b.Unsqueeze(b.Range(np.asarray(0, np.int64), count, np.asarray(1, np.int64)), axes=[0])
+    count = size(b, ids, 1)
+    return b.constant(np.arange(count)[None]) if isinstance(count, int) else b.Unsqueeze(numbers_to(b, count), axes=[0])
 
 
 def lengths(b: Builder, ids: Value, mask: Value | None) -> Value:
