@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,15 +67,24 @@ class Cuts:
         source = node.inputs[0]
         assert source is not None
         before = self.positions(source)
+        return self._expanded(node, before) if node.key == "Expand" else before[self._taken(node, before.size)]
+
+    def _taken(self, node: Node, size: int) -> np.ndarray:
+        """What a node takes along the axis, of a tensor of so many elements there and of two along every other axis."""
         if node.key == "Slice":
-            return self._sliced(node, before)
-        if node.key == "Gather":
-            return self._gathered(node, before)
-        if node.key == "Tile":
-            return self._tiled(node, before)
-        if node.key == "Expand":
-            return self._expanded(node, before)
-        no_match()
+            starts, axes = (self.b.value(v) for v in [*node.operands(), None, None][1:4:2])
+            axes = np.arange(require_some(starts).size) if axes is None else axes
+            require([int(a) % self.rank for a in axes.reshape(-1)] == [self.axis])
+        shape = [size if axis == self.axis else 2 for axis in range(self.rank)]
+        numbers = np.arange(math.prod(shape)).reshape(shape)
+        known = [None if v is None else self.b.value(v) for v in node.inputs[1:]]
+        require(not any(k is None for k, v in zip(known, node.inputs[1:], strict=True) if v is not None))
+        made = require_some(self.b.model.constants.of_inputs(node, [numbers, *known]))[0]
+        require((*made.shape[: self.axis], *made.shape[self.axis + 1 :]) == (2,) * (self.rank - 1))
+        line = np.moveaxis(made, self.axis, -1)[(0,) * (self.rank - 1)]
+        taken: np.ndarray = line // 2 ** (self.rank - 1 - self.axis)
+        require(np.array_equal(made, np.take(numbers, taken, self.axis)))
+        return taken
 
     def _one(self, unsqueeze: Node) -> np.ndarray:
         """Unsqueeze(Gather(x, i)) along the axis: one position."""
@@ -85,40 +95,12 @@ class Cuts:
         axes, position = self.b.value(unsqueeze.operands()[1]), self.b.value(gather.inputs[1])
         if axes is None or position is None or position.ndim:
             no_match()
-        require([int(a) % self.rank for a in axes.reshape(-1)] == [self.axis] and self._is_along(gather))
+        require([int(a) % self.rank for a in axes.reshape(-1)] == [self.axis])
+        require((gather.attr("axis") or 0) % self.rank == self.axis)
         require(not value.is_output and len(value.users) == 1)
         self.b.matched = (*self.b.matched, gather)
         picked: np.ndarray = np.arange(self.size)[position.reshape(1)]
         return picked
-
-    def _is_along(self, gather: Node) -> bool:
-        return (gather.attr("axis") or 0) % self.rank == self.axis
-
-    def _sliced(self, node: Node, before: np.ndarray) -> np.ndarray:
-        given = [*node.operands(), None, None, None][1:5]
-        starts, ends, axes, steps = (self.b.value(v) for v in given)
-        require(not any(v is not None and self.b.value(v) is None for v in given))
-        if starts is None or ends is None or starts.size != 1:
-            no_match()
-        require([int(a) % self.rank for a in ([0] if axes is None else axes.reshape(-1))] == [self.axis])
-        step = 1 if steps is None else int(steps.reshape(-1)[0])
-        require(step)
-        start, end = int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0])
-        if step < 0 and end < -len(before):
-            return before[start::step]  # in ONNX such an end is before the first element
-        return before[start:end:step]
-
-    def _gathered(self, node: Node, before: np.ndarray) -> np.ndarray:
-        positions = require_some(self.b.value(node.inputs[1]))
-        require(positions.ndim == 1 and self._is_along(node))
-        require(((-before.size <= positions) & (positions < before.size)).all())
-        taken: np.ndarray = before[positions]
-        return taken
-
-    def _tiled(self, node: Node, before: np.ndarray) -> np.ndarray:
-        repeats = require_some(self.b.value(node.inputs[1]))
-        require(repeats.size == self.rank)
-        return np.tile(before, int(repeats[self.axis]))
 
     def _expanded(self, node: Node, before: np.ndarray) -> np.ndarray:
         shape = self.b.shape(output_of(node))
