@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rule, var
 
 LARGEST = 2**24  # numbers in the grid
 
 theta, size = var("theta"), var("size")
 
 
-@rule(op.AffineGrid(theta, size, align_corners=attr("aligned")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.AffineGrid(theta, size, align_corners=attr("aligned")), strategy="decompose")
 def decompose(b, theta, size, aligned):
     known = b.value(size)
     if known is None:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Decline, Stage, Value, op, require, rule, var
+from surgeon import HALVES, Builder, Decline, Value, op, require, rule, var
 
 from ._shapes import input_of, numbers_to, size
 
@@ -41,7 +41,7 @@ SHORTER = 24  # the opset from which a mask may have fewer columns than there ar
 q, k, v = var("q"), var("k"), var("v")
 
 
-@rule(op.Attention(q, k, v, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Attention(q, k, v, ...), strategy="decompose")
 def decompose(b, q, k, v):
     mask, past_key, past_value, lengths = [*b.root.inputs[3:], None, None, None, None][:4]
     attr, dtype, rank = b.root.attr, b.dtype(q), b.rank(q)

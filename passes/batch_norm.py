@@ -89,7 +89,6 @@ scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("varia
 
 @rule(
     op.BatchNormalization(x, scale, bias, mean, variance, epsilon=attr("epsilon"), momentum=attr("momentum")),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
@@ -112,11 +111,7 @@ def _moved(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     return b.Add(kept, b.Mul(typed(b, new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
 
 
-@rule(
-    op.BatchNormalization(x, scale, bias, mean, variance, spatial=0, epsilon=attr("epsilon")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.BatchNormalization(x, scale, bias, mean, variance, spatial=0, epsilon=attr("epsilon")), strategy="decompose")
 def of_each_element(b, x, scale, bias, mean, variance, epsilon):
     require(not _is_training(b, b.root), "it is in training mode")
     deviation = b.Sqrt(b.Add(variance, epsilon))

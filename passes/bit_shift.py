@@ -37,7 +37,7 @@ signed, zero, sign, moved_by = var("signed"), const("zero"), const("sign"), cons
 moved = op.BitShift(op.Cast(signed), moved_by, direction="RIGHT")
 
 
-@rule(op.BitShift(x, places, direction=attr("direction")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.BitShift(x, places, direction=attr("direction")), strategy="decompose")
 def decompose(b, x, places, direction):
     number, known = carried(b, x), b.value(places)
     width = bits_of(b.dtype(x))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, Stage, Value, op, rule, var
+from surgeon import Builder, Value, op, rule, var
 
 from ._integers import bits_of, carried, numbers
 
@@ -28,7 +28,7 @@ EXACT = 32  # bits whose sum is exact in every runtime
 x, y = var("x"), var("y")
 
 
-@rule(op.BitwiseNot(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.BitwiseNot(x), strategy="decompose")
 def decompose_not(b, x):
     dtype = b.dtype(x)
     ones = 255 if dtype == TensorProto.UINT8 else -1
@@ -36,19 +36,19 @@ def decompose_not(b, x):
     return _narrow(b, b.Sub(numbers(b, ones, dtype), number), dtype)
 
 
-@rule(op.BitwiseAnd(x, y), stage=Stage.LOWER, strategy="decompose")
+@rule(op.BitwiseAnd(x, y), strategy="decompose")
 def decompose_and(b, x, y):
     one, other = carried(b, x), carried(b, y)
     return _narrow(b, _common(b, x, y, one, other), b.dtype(x))
 
 
-@rule(op.BitwiseOr(x, y), stage=Stage.LOWER, strategy="decompose")
+@rule(op.BitwiseOr(x, y), strategy="decompose")
 def decompose_or(b, x, y):
     one, other = carried(b, x), carried(b, y)
     return _narrow(b, b.Add(one, b.Sub(other, _common(b, x, y, one, other))), b.dtype(x))
 
 
-@rule(op.BitwiseXor(x, y), stage=Stage.LOWER, strategy="decompose")
+@rule(op.BitwiseXor(x, y), strategy="decompose")
 def decompose_xor(b, x, y):
     one, other = carried(b, x), carried(b, y)
     common = _common(b, x, y, one, other)

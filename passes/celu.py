@@ -41,7 +41,7 @@ def plain(b, x):
     return b.Elu(x, alpha=1.0)
 
 
-@rule(op.Celu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Celu(x, alpha=attr("alpha")), strategy="decompose")
 def decompose(b, x, alpha):
     require(1e-18 <= abs(alpha) <= 1e18, f"x / {alpha:g} is out of range")
     if alpha < 0:

@@ -65,14 +65,14 @@ def without_bounds(b, x):
     return x
 
 
-@rule(op.Clip(x, some_low | None, some_high | None), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Clip(x, some_low | None, some_high | None), strategy="decompose")
 def decompose(b, x, some_low=None, some_high=None):
     for name in ("Max", "Min"):
         require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
     return _below(b, _above(b, x, some_low), some_high)
 
 
-@rule(op.Relu(x), stage=Stage.LOWER, strategy="decompose", cures=True)
+@rule(op.Relu(x), strategy="decompose", cures=True)
 def decompose_relu(b, x):
     require(takes_type(b, "Max", b.dtype(x)))
     return b.Max(x, 0)

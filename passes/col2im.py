@@ -15,14 +15,14 @@ from itertools import product
 
 import numpy as np
 
-from surgeon import Stage, const, op, require, rule, var
+from surgeon import const, op, require, rule, var
 
 LARGEST = 2**22  # numbers that fall on pixels
 
 x, image, block = var("x"), const("image"), const("block")
 
 
-@rule(op.Col2Im(x, image, block), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Col2Im(x, image, block), strategy="decompose")
 def decompose(b, x, image, block):
     node, sizes, kernel = b.root, [int(n) for n in image], [int(n) for n in block]
     rank = len(sizes)

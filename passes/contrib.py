@@ -34,7 +34,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from surgeon import Pattern, Stage, op, rule
+from surgeon import Pattern, op, rule
 
 from ._contrib import BODIES
 
@@ -46,6 +46,6 @@ def _any() -> Pattern:
     return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES)))
 
 
-@rule(_any(), stage=Stage.LOWER, strategy="decompose")
+@rule(_any(), strategy="decompose")
 def write_out(b):
     return BODIES[b.root.proto.domain.replace("ai.onnx", ""), b.root.op](b)

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Node, Stage, Value, op, require, rule, var
+from surgeon import Builder, Node, Value, op, require, rule, var
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
 x, weight = var("x"), var("weight")
 
 
-@rule(op.ConvTranspose(x, weight, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ConvTranspose(x, weight, ...), strategy="decompose")
 def decompose(b, x, weight):
     node, rank = b.root, b.known_rank(x)
     attrs = dict(node.attrs)

@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Value, attr, const, op, require, rule, var
 
 LONGEST = 1024  # positions
 
 x, axis = var("x"), const("axis")
 
 
-@rule(
-    op.CumProd(x, axis, exclusive=attr("exclusive"), reverse=attr("reverse")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.CumProd(x, axis, exclusive=attr("exclusive"), reverse=attr("reverse")), strategy="decompose")
 def decompose(b, x, axis, exclusive, reverse):
     shape = b.known_shape(x)
     at = int(axis.reshape(())) % len(shape)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, Value, op, require, require_some, rule, var
+from surgeon import Builder, Value, op, require, require_some, rule, var
 
 from ._contrib.table import MICROSOFT, sizes
 from ._integer_valued import without_nan
@@ -31,7 +31,6 @@ quantized = op.QuantizeLinear(x, scale, point) | op.QuantizeLinear(x, scale, poi
 @rule(
     op.DequantizeLinear(quantized, other, other_zero | None)
     | op.DequantizeLinear(quantized, other, other_zero | None, domain=MICROSOFT),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def both(b, x, scale, zero, other, other_zero=None):
@@ -50,7 +49,6 @@ def both(b, x, scale, zero, other, other_zero=None):
 @rule(
     op.DequantizeLinear(numbers, scale, zero | None)
     | op.DequantizeLinear(numbers, scale, zero | None, domain=MICROSOFT),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def constants(b, x, scale, zero=None):

@@ -10,7 +10,7 @@ Price     25 nodes for each row but the last. 1,000 matrices of 3 x 3 in ONNX Ru
 
 from __future__ import annotations
 
-from surgeon import Builder, Stage, Value, op, require, rule, var
+from surgeon import Builder, Value, op, require, rule, var
 
 from ._elimination import pivoted, without_first
 
@@ -19,7 +19,7 @@ LARGEST = 4  # rows
 x = var("x")
 
 
-@rule(op.Det(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Det(x), strategy="decompose")
 def decompose(b, x):
     size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Stage, Value, attr, op, require, rule, var
+from surgeon import HALVES, Builder, Value, attr, op, require, rule, var
 
 from ._fourier import LARGEST, basis, real_inverse
 from ._shapes import numbers_to
@@ -28,7 +28,7 @@ AXIS_AS_INPUT = 20  # the opset from which the axis is an input
 x = var("x")
 
 
-@rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, inverse, onesided):
     shape = b.known_shape(x)
     rank, axis = len(shape), _axis(b)

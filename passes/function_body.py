@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
-from surgeon import Builder, Decline, Node, Pattern, Stage, Value, op, require, rule
+from surgeon import Builder, Decline, Node, Pattern, Value, op, require, rule
 from surgeon.ir.functions import ONNX, Name, changed_operators
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.operators import QUANTIZES, RANDOM
@@ -58,7 +58,7 @@ def _opsets(spec: Schema) -> list[int]:
     return sorted({*spec.function_opset_versions, *spec.context_dependent_function_opset_versions})
 
 
-@rule(_bodied(), stage=Stage.LOWER, strategy="decompose", fallback=True)
+@rule(_bodied(), strategy="decompose", fallback=True)
 def write_out(b):
     node, model = b.root, b.root.graph.model
     reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None

@@ -72,7 +72,7 @@ def fuse_tanh(b, x):
     return b.Gelu(x, approximate="tanh")
 
 
-@rule(op.Gelu(x, approximate=attr("approximate")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Gelu(x, approximate=attr("approximate")), strategy="decompose")
 def decompose(b, x, approximate):
     if approximate != "tanh":
         return _by_erf(b, x)

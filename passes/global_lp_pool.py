@@ -10,12 +10,12 @@ Price     p = 3 of [1,64,56,56]: 4 nodes, and 0.13 ms in ONNX Runtime on one thr
 
 from onnx import TensorProto
 
-from surgeon import HALVES, Stage, attr, op, require, rule, var
+from surgeon import HALVES, attr, op, require, rule, var
 
 x = var("x")
 
 
-@rule(op.GlobalLpPool(x, p=attr("p")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.GlobalLpPool(x, p=attr("p")), strategy="decompose")
 def decompose(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
     rank = b.known_rank(x)

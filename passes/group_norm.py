@@ -223,20 +223,14 @@ def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rule(
-    op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.LOWER, strategy="decompose"
-)
+@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), strategy="decompose")
 def decompose(b, x, scale, bias, num_groups, epsilon):
     if b.opset < NATIVE:
         return _by_reshape(b, x, num_groups, epsilon, scale, bias)
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 
-@rule(
-    op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon), strategy="decompose")
 def decompose_own(b, x, scale, bias, num_groups, epsilon):
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 

@@ -30,6 +30,6 @@ def fuse(b, x, alpha, beta):
     return b.HardSigmoid(x, alpha=float(alpha), beta=float(beta))
 
 
-@rule(op.HardSigmoid(x, alpha=attr("alpha"), beta=attr("beta")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.HardSigmoid(x, alpha=attr("alpha"), beta=attr("beta")), strategy="decompose")
 def decompose(b, x, alpha, beta):
     return b.Clip(b.Add(b.Mul(x, alpha), beta), min=0.0, max=1.0)

@@ -44,7 +44,7 @@ def fuse_product(b, x):
     return b.HardSwish(x)
 
 
-@rule(op.HardSwish(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.HardSwish(x), strategy="decompose")
 def decompose(b, x):
     require_op(b, "HardSigmoid", x)
     return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))

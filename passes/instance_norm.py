@@ -194,7 +194,7 @@ def batch_norm_in_training(b, x, scale, bias, epsilon):
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rule(node, stage=Stage.LOWER, strategy="decompose")
+@rule(node, strategy="decompose")
 def decompose(b, x, scale, bias, epsilon):
     rank = b.known_rank(x)
     require(rank > 2, "it has no spatial axes")
@@ -223,7 +223,7 @@ def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: flo
     return None
 
 
-@rule(node, stage=Stage.LOWER, strategy="plugin")
+@rule(node, strategy="plugin")
 def plugin(b, x, scale, bias, epsilon):
     return b.SurgeonInstanceNorm(
         x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon"
@@ -242,7 +242,7 @@ def _stock_refuses(model: Model, node: Node) -> str:
     return "" if known else "the stock plugin takes no unknown number of channels"
 
 
-@rule(node, stage=Stage.LOWER, strategy="plugin", library="stock", refuses=_stock_refuses)
+@rule(node, strategy="plugin", library="stock", refuses=_stock_refuses)
 def stock_plugin(b, x, scale, bias, epsilon):
     """Scale and bias are attributes: computed ones are applied to the result."""
     rank, s, t = b.rank(x), b.value(scale), b.value(bias)

@@ -104,7 +104,7 @@ def padded(b, x):
     return b.Cast(b.again(wide), to=INT8)
 
 
-@rule(op.DequantizeLinear(weights, steps, const("zeros")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.DequantizeLinear(weights, steps, const("zeros")), strategy="decompose")
 def quantized(b, weights, steps, zeros):
     require(not zeros.any())
     along = [1] * weights.ndim

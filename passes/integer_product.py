@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from surgeon import Builder, Stage, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rule, var
 from surgeon.targets.conditions.types import floats_alone
 
 LARGEST = 2**24  # products of one sample
@@ -24,14 +24,13 @@ LARGEST = 2**24  # products of one sample
 x, y, z = var("x"), var("y"), var("z")
 
 
-@rule(op.MatMul(x, y), stage=Stage.LOWER, strategy="decompose", cures=floats_alone)
+@rule(op.MatMul(x, y), strategy="decompose", cures=floats_alone)
 def multiplied(b, x, y):
     return _product(b, x, y)
 
 
 @rule(
     op.Gemm(x, y, z | None, alpha=1, beta=1, transA=attr("turned"), transB=attr("turned_too")),
-    stage=Stage.LOWER,
     strategy="decompose",
     cures=floats_alone,
 )
@@ -41,7 +40,7 @@ def multiplied_and_added(b, x, y, turned, turned_too, z=None):
     return product if z is None else b.Add(product, z)
 
 
-@rule(op.Einsum(..., equation=attr("equation")), stage=Stage.LOWER, strategy="decompose", cures=floats_alone)
+@rule(op.Einsum(..., equation=attr("equation")), strategy="decompose", cures=floats_alone)
 def summed(b, equation):
     terms = b.root.inputs
     given, _, made = equation.replace(" ", "").partition("->")

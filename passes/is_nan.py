@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, attr, op, require, rule, var
+from surgeon import Builder, attr, op, require, rule, var
 
 COMPARES_FLOATS = 11  # the opset from which Equal takes floating-point numbers
 
@@ -24,17 +24,13 @@ def _require_equal(b: Builder) -> None:
     require(b.opset >= COMPARES_FLOATS, f"Equal takes no floating-point numbers before opset {COMPARES_FLOATS}")
 
 
-@rule(op.IsNaN(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.IsNaN(x), strategy="decompose")
 def decompose(b, x):
     _require_equal(b)
     return b.Not(b.Equal(x, x))
 
 
-@rule(
-    op.IsInf(x, detect_negative=attr("negative"), detect_positive=attr("positive")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.IsInf(x, detect_negative=attr("negative"), detect_positive=attr("positive")), strategy="decompose")
 def decompose_inf(b, x, negative, positive):
     _require_equal(b)
     require(negative or positive, "it looks for nothing")

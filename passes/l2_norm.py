@@ -480,7 +480,7 @@ def _name(dtype: int) -> str:
 either = bare_node | op.L2Norm(x, var("weight"), domain="surgeon", **attributes)
 
 
-@rule(either, stage=Stage.LOWER, strategy="decompose")
+@rule(either, strategy="decompose")
 def decompose(b, x, axis, epsilon, mode, weight=None):
     dtype = b.dtype(x)
     half = _is_widened(b, dtype, epsilon, mode)
@@ -531,7 +531,7 @@ def _refuses(model: Model, node: Node) -> str:
     return "the plugin has no double precision" if x is not None and model.dtype(x) == TensorProto.DOUBLE else ""
 
 
-@rule(either, stage=Stage.LOWER, strategy="plugin", refuses=_refuses)
+@rule(either, strategy="plugin", refuses=_refuses)
 def plugin(b, x, axis, epsilon, mode, weight=None):
     attrs = {"axis": axis, "epsilon": epsilon, "mode": mode}
     return b.SurgeonL2Norm(x, weight, domain="surgeon", **attrs, plugin_version="1", plugin_namespace="surgeon")

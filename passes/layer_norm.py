@@ -25,16 +25,7 @@ from onnx import TensorProto
 from surgeon import DOMAIN, HALVES, Builder, Stage, Value, attr, dims, meaning, op, require, require_some, rule, var
 
 from ._norm.epsilon import with_epsilon
-from ._norm.factors import (
-    Factor,
-    along_axes,
-    has_full_shape,
-    is_constant,
-    is_uniform,
-    merged,
-    of_shape,
-    vector,
-)
+from ._norm.factors import Factor, along_axes, has_full_shape, is_constant, is_uniform, merged, of_shape, vector
 from ._norm.kind import instance_axis, is_grouped_last
 from ._norm.precision import narrowed
 from ._norm.spelling import Spelling, affine_behind
@@ -135,13 +126,13 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rule(native, stage=Stage.LOWER, strategy="decompose")
+@rule(native, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = b.known_rank(x)
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
-@rule(own, stage=Stage.LOWER, strategy="decompose")
+@rule(own, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
     return _written(b, x, axes, epsilon, scale, bias)
 
@@ -174,7 +165,7 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
     return None
 
 
-@rule(op.MeanVarianceNormalization(x, axes=attr("axes")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.MeanVarianceNormalization(x, axes=attr("axes")), strategy="decompose")
 def mean_variance(b, x, axes):
     rank = b.rank(x)
     require(rank is None or all(-rank <= a < rank for a in axes), f"its axes {list(axes)} are none of its {rank}")

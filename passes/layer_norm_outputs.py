@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from surgeon import FLOATS, Stage, attr, op, require, rule, var
+from surgeon import FLOATS, attr, op, require, rule, var
 
 x = var("x")
 
 
 @rule(
     op.LayerNormalization(x, ..., axis=attr("axis"), epsilon=attr("epsilon"), stash_type=attr("stash")),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def outputs(b, x, axis, epsilon, stash):

@@ -101,7 +101,7 @@ def _own(value: Value | None) -> bool:
     return value is not None and value.is_written and len(value.users) == 1
 
 
-@rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.LeakyRelu(x, alpha=attr("alpha")), strategy="decompose")
 def decompose(b, x, alpha):
     if alpha == 0:  # Max(inf, 0 * inf) would be NaN
         return b.Relu(x)
@@ -109,7 +109,7 @@ def decompose(b, x, alpha):
     return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
 
 
-@rule(op.LeakyRelu(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="plugin")
+@rule(op.LeakyRelu(x, alpha=attr("alpha")), strategy="plugin")
 def plugin(b, x, alpha):
     return b.SurgeonLeakyRelu(x, alpha=alpha, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from surgeon import Builder, Decline, Stage, Value, op, require, require_some, rule
+from surgeon import Builder, Decline, Value, op, require, require_some, rule
 from surgeon.ir.graph import Graph
 from surgeon.targets.conditions.control_flow import numbered_rows
 
@@ -36,7 +36,7 @@ NUMBER, NO_SIZES = "number~", "no_sizes~"
 CONDITION = "condition~"  # no name of a file has a ~ at its end but by intent: it is renamed when it is copied
 
 
-@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Loop(...), strategy="decompose")
 def decompose(b):
     body, limit, begins, states = b.root.bodies[0], *_given(b)
     require(not reads_of_function(body), "its body reads an attribute of its function")
@@ -56,7 +56,7 @@ def decompose(b):
     return _loop(b, [steps, true, *states], ends=False)
 
 
-@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose", cures=numbered_rows)
+@rule(op.Loop(...), strategy="decompose", cures=numbered_rows)
 def scalar_number(b):
     require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     return _loop(b, b.root.inputs, numbered=True)

@@ -46,7 +46,7 @@ def fuse_sigmoid(b, x):
     return b.Mish(x)
 
 
-@rule(op.Mish(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Mish(x), strategy="decompose")
 def decompose(b, x):
     require_op(b, "Softplus", x)
     if b.target.dla:

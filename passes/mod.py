@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Stage, Value, attr, const, op, require, rule, var
+from surgeon import FLOATS, Builder, Value, attr, const, op, require, rule, var
 
 from ._integers import carried, wrapped
 from ._operator_support import takes_type
@@ -30,12 +30,7 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 a, divisor, by = var("a"), const("divisor"), var("by")
 
 
-@rule(
-    op.Mod(a, by, fmod=attr("fmod")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-    targets=lambda target: target.imports("Mod"),
-)
+@rule(op.Mod(a, by, fmod=attr("fmod")), strategy="decompose", targets=lambda target: target.imports("Mod"))
 def decompose_others(b, a, by, fmod):
     dtype = b.dtype(a)
     require(dtype not in INTEGERS and dtype)
@@ -48,12 +43,7 @@ def decompose_others(b, a, by, fmod):
     return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)
 
 
-@rule(
-    op.Mod(a, divisor, fmod=attr("fmod")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-    targets=lambda target: not target.imports("Mod"),
-)
+@rule(op.Mod(a, divisor, fmod=attr("fmod")), strategy="decompose", targets=lambda target: not target.imports("Mod"))
 def decompose(b, a, divisor, fmod):
     require(not fmod and b.dtype(a) in INTEGERS, "it is not a Mod of integers")
     require(divisor.all(), "the divisor is 0")

@@ -13,13 +13,13 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Stage, Value, attr, elements, op, require, rule, var
+from surgeon import Builder, Value, attr, elements, op, require, rule, var
 
 indices, depth, values = var("indices"), var("depth"), var("values")
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 
-@rule(op.OneHot(indices, depth, values, axis=attr("axis")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.OneHot(indices, depth, values, axis=attr("axis")), strategy="decompose")
 def decompose(b, indices, depth, values, axis):
     rank = b.known_rank(indices)
     count = (elements(b, depth) or [None])[0]

@@ -177,7 +177,7 @@ def _behind_structure(value: Value) -> bool:
 # ---- lowering --------------------------------------------------------------------------------------------------------
 
 
-@rule(op.PRelu(x, slope), stage=Stage.LOWER, strategy="decompose")
+@rule(op.PRelu(x, slope), strategy="decompose")
 def decompose(b, x, slope):
     require_op(b, "Relu", x)
     require_op(b, "Max", x)
@@ -201,7 +201,7 @@ def decompose(b, x, slope):
     return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
 
 
-@rule(op.PRelu(x, slope), stage=Stage.LOWER, strategy="plugin")
+@rule(op.PRelu(x, slope), strategy="plugin")
 def plugin(b, x, slope):
     return b.SurgeonPRelu(x, slope, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
 

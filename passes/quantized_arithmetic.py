@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Decline, Node, Stage, Value, const, op, require, rule, var
+from surgeon import Builder, Decline, Node, Value, const, op, require, rule, var
 
 from ._integer_valued import EXACT, LIMITS, largest, without_nan, without_zero
 from ._operator_support import takes_type
@@ -51,7 +51,6 @@ x, scale, zero = var("x"), var("scale"), var("zero")
         const("other"),
         const("other_zero"),
     ),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def around_128(b, x, scale, zero, other, other_zero):
@@ -63,7 +62,7 @@ def around_128(b, x, scale, zero, other, other_zero):
     return b.node("DequantizeLinear", [whole, b.root.inputs[1], centred], 1, "", b.root.attrs)
 
 
-@rule(op.QuantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
+@rule(op.QuantizeLinear(x, scale, zero | None), strategy="decompose")
 def quantize(b, x, scale, zero=None):
     require(not b.root.attr("block_size"), "it has a scale a block")
     require(b.dtype(x) == _type_of_scale(b, scale), "its input is of another type than its scale")
@@ -77,7 +76,7 @@ def quantize(b, x, scale, zero=None):
     return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
 
 
-@rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.LOWER, strategy="decompose")
+@rule(op.DequantizeLinear(x, scale, zero | None), strategy="decompose")
 def dequantize(b, x, scale, zero=None):
     weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
     dtype = _type_of_scale(b, scale)
@@ -133,7 +132,7 @@ def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------
 
 
-@rule(op.DynamicQuantizeLinear(x), stage=Stage.LOWER, strategy="decompose")
+@rule(op.DynamicQuantizeLinear(x), strategy="decompose")
 def dynamic_quantize(b, x):
     b.known_rank(x)
     low = b.Min(b.ReduceMin(x, keepdims=0), 0.0)
@@ -154,7 +153,7 @@ matmul = op.MatMulInteger(x, w, zero | None, w_zero | None)
 conv = op.ConvInteger(x, w, zero | None, w_zero | None, ...)
 
 
-@rule(matmul | conv, stage=Stage.LOWER, strategy="decompose")
+@rule(matmul | conv, strategy="decompose")
 def product(b, x, w, zero=None, w_zero=None):
     return b.Cast(_product(b, b.root, x, w, zero, w_zero), to=INT32)
 
@@ -165,7 +164,6 @@ x_scale, w_scale, y_scale, y_zero = var("x_scale"), var("w_scale"), var("y_scale
 @rule(
     op.QLinearMatMul(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero)
     | op.QLinearConv(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, var("bias") | None),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def requantized(b, x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, bias=None):

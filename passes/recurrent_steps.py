@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from surgeon import Builder, Stage, Value, op, require, require_some, rule, var
+from surgeon import Builder, Value, op, require, require_some, rule, var
 from surgeon.targets.conditions.inputs import unnamed_output
 
 MOST = 64  # steps
@@ -27,12 +27,7 @@ PLAIN = frozenset({"Sigmoid", "Tanh"})
 State = tuple[Value | None, ...]  # None before the first step: zeros
 
 
-@rule(
-    op.LSTM(var("x"), ...) | op.GRU(var("x"), ...) | op.RNN(var("x"), ...),
-    stage=Stage.LOWER,
-    strategy="decompose",
-    cures=True,
-)
+@rule(op.LSTM(var("x"), ...) | op.GRU(var("x"), ...) | op.RNN(var("x"), ...), strategy="decompose", cures=True)
 def steps(b, x):
     require(not b.target.refuses(b.root, unnamed_output))  # else respell names it
     kind, direction = b.root.op, b.root.attr("direction") or "forward"

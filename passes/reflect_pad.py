@@ -188,7 +188,7 @@ pad = op.Pad(x, ...)
 symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr("mode"))
 
 
-@rule(pad, stage=Stage.LOWER, strategy="decompose")
+@rule(pad, strategy="decompose")
 def decompose(b, x):
     found = read(b, b.root, x)
     refused = b.why_unsupported(b.root)
@@ -214,7 +214,7 @@ def decompose(b, x):
     return y
 
 
-@rule(pad, stage=Stage.LOWER, strategy="plugin")
+@rule(pad, strategy="plugin")
 def plugin(b, x):
     found = read(b, b.root, x)
     if found.pads is None or found.mode == "constant" or b.dtype(x) not in PLUGIN_TYPES or not (found.pads > 0).any():
@@ -228,7 +228,7 @@ def plugin(b, x):
     return _plugin(b, x, found.pads, found.mode)
 
 
-@rule(symmetric_node, stage=Stage.LOWER, strategy="decompose")
+@rule(symmetric_node, strategy="decompose")
 def decompose_symmetric(b, x, pads, mode):
     both = np.asarray(pads, np.int64).reshape(2, -1)
     size, y = sizes_cropped(b, x, both), x
@@ -237,7 +237,7 @@ def decompose_symmetric(b, x, pads, mode):
     return y
 
 
-@rule(symmetric_node, stage=Stage.LOWER, strategy="plugin")
+@rule(symmetric_node, strategy="plugin")
 def plugin_symmetric(b, x, pads, mode):
     if b.dtype(x) not in PLUGIN_TYPES:
         return decompose_symmetric.body(b, x, pads, mode)

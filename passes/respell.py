@@ -66,25 +66,24 @@ vector = var("x", rank=1)
 # ---- other attributes ------------------------------------------------------------------------------------------------
 
 
-@rule(op.Trilu(x, ..., upper=1), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Trilu(x, ..., upper=1), strategy="decompose")
 def trilu(b, x):
     return b.again(upper=1)
 
 
-@rule(op.GridSample(..., mode="linear"), stage=Stage.LOWER, strategy="decompose")
+@rule(op.GridSample(..., mode="linear"), strategy="decompose")
 def grid_sample(b):
     require("mode" in b.root.attrs)
     return b.again(mode=None)
 
 
-@rule(op.ScatterND(..., reduction="none"), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ScatterND(..., reduction="none"), strategy="decompose")
 def scatter_nd(b):
     return b.again(reduction=None)
 
 
 @rule(
     op.Conv(x, weights, ...) | op.ConvTranspose(x, weights, ...),
-    stage=Stage.LOWER,
     strategy="decompose",
     cures=kernel_shape_of_dequantized,
 )
@@ -108,12 +107,7 @@ def _taken(b: Builder, **attrs: Any) -> Value:
     return made
 
 
-@rule(
-    op.Einsum(..., equation=attr("equation")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-    targets=lambda target: target.imports("Einsum"),
-)
+@rule(op.Einsum(..., equation=attr("equation")), strategy="decompose", targets=lambda target: target.imports("Einsum"))
 def einsum(b, equation):
     capitals = sorted({c for c in equation if c.isupper()})
     require(capitals)
@@ -124,11 +118,7 @@ def einsum(b, equation):
     return b.again(equation=equation.translate(names))
 
 
-@rule(
-    op.MaxPool(x, ceil_mode=1) | op.AveragePool(x, ceil_mode=1) | op.LpPool(x, ceil_mode=1),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.MaxPool(x, ceil_mode=1) | op.AveragePool(x, ceil_mode=1) | op.LpPool(x, ceil_mode=1), strategy="decompose")
 def pool(b, x):
     """ONNX Runtime, as PyTorch, has no window that begins in the padding after the end. TensorRT has, and its result is
     larger. TensorRT-RTX divides a last window of LpPool by the part of it that is there."""
@@ -150,7 +140,7 @@ def pool(b, x):
 # ---- other inputs or outputs -----------------------------------------------------------------------------------------
 
 
-@rule(op.Slice(x, starts, ends, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Slice(x, starts, ends, ...), strategy="decompose")
 def slice_axes(b, x, starts, ends):
     require(len(b.root.inputs) >= 3 and b.root.inputs[-1] is not None)
     axes, steps = [*b.root.inputs[3:], None, None][:2]
@@ -188,7 +178,6 @@ def _is_fixed(tensor: TypeProto.Tensor) -> bool:
 
 @rule(
     op.Conv(...) | op.Dropout(...) | op.Gemm(...) | op.Slice(...) | op.Split(...) | op.Squeeze(...) | op.Trilu(...),
-    stage=Stage.LOWER,
     strategy="decompose",
 )
 def empty_last(b):
@@ -196,12 +185,12 @@ def empty_last(b):
     return b.again(trimmed(b.root.inputs))
 
 
-@rule(op.GRU(...) | op.LSTM(...) | op.RNN(...), stage=Stage.LOWER, strategy="decompose", cures=unnamed_output)
+@rule(op.GRU(...) | op.LSTM(...) | op.RNN(...), strategy="decompose", cures=unnamed_output)
 def named_outputs(b):
     return b.again()
 
 
-@rule(op.Loop(...), stage=Stage.LOWER, strategy="decompose", cures=looped_input)
+@rule(op.Loop(...), strategy="decompose", cures=looped_input)
 def loop(b):
     """TensorRT's parser gives a tensor the name of whatever passes it on: the condition is called in the engine as the
     body calls it, and a program that binds inputs by name finds none."""
@@ -212,7 +201,7 @@ def loop(b):
 # ---- other types or dimensions ---------------------------------------------------------------------------------------
 
 
-@rule(op.LSTM(..., layout=1) | op.GRU(..., layout=1) | op.RNN(..., layout=1), stage=Stage.LOWER, strategy="decompose")
+@rule(op.LSTM(..., layout=1) | op.GRU(..., layout=1) | op.RNN(..., layout=1), strategy="decompose")
 def recurrent(b):
     """Batch and time change places in x, in the initial states and in every output."""
     inputs = [b.Transpose(v, perm=[1, 0, 2]) if k in (0, 5, 6) and v else v for k, v in enumerate(b.root.inputs)]
@@ -230,7 +219,6 @@ bools = var("x", dtype=TensorProto.BOOL)
 
 @rule(
     op.ReduceMax(bools, ...) | op.ReduceMin(bools, ...),
-    stage=Stage.LOWER,
     strategy="decompose",
     targets=lambda target: not target.lowers_opset,  # of opset 20, above that ceiling
 )
@@ -238,24 +226,24 @@ def reduce_bool(b, x):
     return b.Cast(b.again([b.Cast(x, to=TensorProto.INT32), *b.root.inputs[1:]]), to=TensorProto.BOOL)
 
 
-@rule(op.Mean(var("x", dtype=HALVES), ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Mean(var("x", dtype=HALVES), ...), strategy="decompose")
 def mean_in_fp32(b, x):
     """The parser reads the factor of half precision as fp32: it returns almost 0."""
     return b.Cast(b.Mean(*(b.Cast(given, to=TensorProto.FLOAT) for given in b.root.inputs)), to=b.dtype(x))
 
 
-@rule(op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector), strategy="decompose")
 def softmax(b, x):
     require(b.target.imports(b.root.op))
     return b.Squeeze(b.again([b.Unsqueeze(x, axes=[0])], axis=1), axes=[0])
 
 
-@rule(op.ArgMax(vector) | op.ArgMin(vector), stage=Stage.LOWER, strategy="decompose")
+@rule(op.ArgMax(vector) | op.ArgMin(vector), strategy="decompose")
 def arg_of_vector(b, x):
     return b.Squeeze(b.again([b.Unsqueeze(x, axes=[0])], axis=1), axes=[0])
 
 
-@rule(op.MatMul(x, var("matrices")), stage=Stage.LOWER, strategy="decompose", cures=vector_by_batch)
+@rule(op.MatMul(x, var("matrices")), strategy="decompose", cures=vector_by_batch)
 def product_of_vector(b, x, matrices):
     product = b.MatMul(b.Unsqueeze(x, axes=[0]), matrices)
     require(b.why_unsupported(product.producer) is None)  # else it multiplies no matrices of that type
@@ -265,7 +253,7 @@ def product_of_vector(b, x, matrices):
 # ---- another operator ------------------------------------------------------------------------------------------------
 
 
-@rule(op.Constant(), stage=Stage.LOWER, strategy="decompose", cures=True)
+@rule(op.Constant(), strategy="decompose", cures=True)
 def constant(b):
     """TensorRT 8.0 to 9.1 reads the integers as floats and gets 0 or nothing at all; 7.2 and older look for `value`
     alone. PyTorch's newer exporter writes `value_ints` where its optimiser is off."""
@@ -273,21 +261,19 @@ def constant(b):
     return b.constant(b.value(b.root.outputs[0]))
 
 
-@rule(op.CastLike(x, like), stage=Stage.LOWER, strategy="decompose")
+@rule(op.CastLike(x, like), strategy="decompose")
 def cast_like(b, x, like):
     require(b.dtype(like), "the type that it casts to is not known")
     return b.Cast(x, to=b.dtype(like))
 
 
-@rule(op.Flatten(x), stage=Stage.LOWER, strategy="decompose", cures=flattened_matrix)
+@rule(op.Flatten(x), strategy="decompose", cures=flattened_matrix)
 def flatten(b, x):
     behind = b.root.attr("axis") == b.rank(x) > 0  # every dimension is before the axis
     return b.Reshape(x, np.asarray([-1, 1] if behind else [1, -1], np.int64))
 
 
-@rule(
-    op.Flatten(x) | op.Transpose(x), stage=Stage.LOWER, strategy="decompose", cures=(flattened_input, transposed_input)
-)
+@rule(op.Flatten(x) | op.Transpose(x), strategy="decompose", cures=(flattened_input, transposed_input))
 def named_input(b, x):
     return b.Identity(x)
 
@@ -298,7 +284,6 @@ def named_input(b, x):
     | op.ReduceMax(x, noop_with_empty_axes=1) | op.ReduceMean(x, noop_with_empty_axes=1)
     | op.ReduceMin(x, noop_with_empty_axes=1) | op.ReduceProd(x, noop_with_empty_axes=1)
     | op.ReduceSum(x, noop_with_empty_axes=1) | op.ReduceSumSquare(x, noop_with_empty_axes=1),
-    stage=Stage.LOWER,
     strategy="decompose",
 )  # fmt: skip
 def reduce_nothing(b, x):
@@ -313,7 +298,6 @@ number = var("x", rank=0)
     | op.ReduceLogSumExp(number, ...) | op.ReduceMax(number, ...) | op.ReduceMean(number, ...)
     | op.ReduceMin(number, ...) | op.ReduceProd(number, ...) | op.ReduceSum(number, ...)
     | op.ReduceSumSquare(number, ...),
-    stage=Stage.LOWER,
     strategy="decompose",
 )  # fmt: skip
 def reduce_number(b, x):

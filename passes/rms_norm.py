@@ -82,14 +82,14 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
     return b.RMSNorm(source, row, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 
-@rule(native, stage=Stage.LOWER, strategy="decompose")
+@rule(native, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon):
     rank = b.known_rank(x)
     y = normalised(b, x, range(axis % rank, rank), epsilon, centred=False)
     return with_affine(b, y, scale, None, b.dtype(x))
 
 
-@rule(own, stage=Stage.LOWER, strategy="decompose")
+@rule(own, strategy="decompose")
 def decompose_own(b, x, axes, epsilon, scale=None):
     return with_affine(b, normalised(b, x, axes, epsilon, centred=False), scale, None, b.dtype(x))
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Decline, Stage, Value, attr, dims, op, require, rule, var
+from surgeon import Builder, Decline, Value, attr, dims, op, require, rule, var
 from surgeon.targets.conditions.indexing import more_indices
 
 from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, entries, neutral, nonnegative, reduced
@@ -34,11 +34,7 @@ MANY = 128  # positions or updates, where their number is symbolic
 data, indices, updates = var("data"), var("indices"), var("updates")
 
 
-@rule(
-    op.ScatterElements(data, indices, updates, axis=attr("axis"), reduction=attr("reduction")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.ScatterElements(data, indices, updates, axis=attr("axis"), reduction=attr("reduction")), strategy="decompose")
 def decompose_elements(b, data, indices, updates, axis, reduction):
     crowded = reduction not in MEETING and more_indices.check(b.root) is not None
     require(reduction in MEETING or (crowded and b.why_unsupported(b.root) is not None))
@@ -66,11 +62,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
     return combined(b, reduction, data, reduced(b, reduction, table, at + 1))
 
 
-@rule(
-    op.ScatterND(data, indices, updates, reduction=attr("reduction", among=MEETING)),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.ScatterND(data, indices, updates, reduction=attr("reduction", among=MEETING)), strategy="decompose")
 def decompose_nd(b, data, indices, updates, reduction):
     shape, given = _known(b, data), _known(b, indices)
     depth, known = given[-1] if given else None, b.value(indices)

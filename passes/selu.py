@@ -23,6 +23,6 @@ def fuse(b, x):
     return b.Selu(x, alpha=ALPHA, gamma=GAMMA)
 
 
-@rule(op.Selu(x, alpha=attr("alpha"), gamma=attr("gamma")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Selu(x, alpha=attr("alpha"), gamma=attr("gamma")), strategy="decompose")
 def with_constants(b, x, alpha, gamma):
     return b.Selu(x, alpha=alpha, gamma=gamma)

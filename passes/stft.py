@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Stage, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Value, attr, const, op, require, rule, var
 
 from ._fourier import LARGEST, basis
 
 x, step = var("x"), const("step")
 
 
-@rule(op.STFT(x, step, ..., onesided=attr("onesided")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.STFT(x, step, ..., onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, step, onesided):
     shape = b.shape(x)
     require(shape is not None and len(shape) in (2, 3), "the signal is neither [batch, length] nor [batch, length, 1]")

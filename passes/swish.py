@@ -47,6 +47,6 @@ def fuse_quotient_scaled(b, x, beta):
     return b.Mul(x, b.Sigmoid(b.Mul(x, factor)))
 
 
-@rule(op.Swish(x, alpha=attr("alpha")), stage=Stage.LOWER, strategy="decompose")
+@rule(op.Swish(x, alpha=attr("alpha")), strategy="decompose")
 def decompose(b, x, alpha):
     return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, alpha)))

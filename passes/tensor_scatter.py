@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Stage, attr, op, rule, var
+from surgeon import attr, op, rule, var
 
 from ._shapes import numbers_to, size
 
 cache, update, first = var("cache"), var("update"), var("first")
 
 
-@rule(
-    op.TensorScatter(cache, update, first | None, axis=attr("axis"), mode=attr("mode")),
-    stage=Stage.LOWER,
-    strategy="decompose",
-)
+@rule(op.TensorScatter(cache, update, first | None, axis=attr("axis"), mode=attr("mode")), strategy="decompose")
 def decompose(b, cache, update, axis, mode, first=None):
     rank = b.known_rank(cache)
     at = axis % rank

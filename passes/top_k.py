@@ -20,7 +20,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Decline, Stage, Value, op, require, require_some, rule, var
+from surgeon import FLOATS, Builder, Decline, Value, op, require, require_some, rule, var
 from surgeon.targets.conditions.reductions import top_k
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
@@ -30,7 +30,7 @@ LARGEST = 16_384  # elements along the axis
 x, integers = var("x"), var("x", dtype=INTEGERS)
 
 
-@rule(op.TopK(x, ...), stage=Stage.LOWER, strategy="decompose")
+@rule(op.TopK(x, ...), strategy="decompose")
 def decompose(b, x):
     integers = b.dtype(x) in INTEGERS and b.why_unsupported(b.root) is not None
     smallest = not b.root.attr("largest") and b.opset >= 11
@@ -89,7 +89,7 @@ def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Valu
     return b.ReduceSum(b.Cast(first, to=TensorProto.FLOAT), axes=[rank], keepdims=0)
 
 
-@rule(op.ArgMax(integers) | op.ArgMin(integers), stage=Stage.LOWER, strategy="decompose", cures=True)
+@rule(op.ArgMax(integers) | op.ArgMin(integers), strategy="decompose", cures=True)
 def arg_of_integers(b, x):
     axis, extreme = b.root.attr("axis") or 0, "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
     found = b.Equal(x, getattr(b, extreme)(x, axes=[axis], keepdims=1))

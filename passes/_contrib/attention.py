@@ -11,20 +11,7 @@ from onnx import TensorProto
 from surgeon import Builder, Decline, Value, require
 
 from .._shapes import numbers_to, size
-from .table import (
-    FLOAT,
-    Result,
-    asks_for,
-    body,
-    cast_to,
-    given,
-    in_place,
-    inputs_of,
-    needed,
-    plus,
-    setting,
-    sizes,
-)
+from .table import FLOAT, Result, asks_for, body, cast_to, given, in_place, inputs_of, needed, plus, setting, sizes
 
 LOWEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).min),

@@ -120,7 +120,7 @@ def _root_domain(rule: Rule) -> str:
 def rule(
     pattern: Pattern,
     *,
-    stage: Stage,
+    stage: Stage = Stage.LOWER,
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
