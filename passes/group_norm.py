@@ -153,20 +153,6 @@ def channels_last(b, x, **found):
     return b.Transpose(y, perm=[0, *range(2, n.rank - 1), 1])
 
 
-@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE, shortens=True)
-def each_channel(b, x, **found):
-    """[N, C, ...] as [N, C, all the rest]: as many groups as channels."""
-    inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
-    n = read(b, inner.outputs[0], found)
-    require(
-        n.rank == 3 and n.axes == (2,) and n.dims[:2] == known_dims(b, x)[:2] and same_shape(b, b.root.outputs[0], x)
-    )
-    size, dtype = require_some(n.channels(1)), b.dtype(b.root.outputs[0])
-    n = with_epsilon(b, n, found)
-    parts = require_some(merged(b, n, [1], dtype), "the scale or the shift is not one number a channel")
-    return _fused(b, replace(n, x=narrowed(b, x, dtype)), size, size, parts, dtype)
-
-
 def _split_channels(split: list[Dim], whole: list[Dim]) -> tuple[int, int]:
     """(groups, channels of each) of a reshape of [..., C] to [..., groups, C / groups]; declines for another one."""
     require(len(whole) == len(split) - 1, "it is another reshape than that of the channels")

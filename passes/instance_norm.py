@@ -36,6 +36,7 @@ from surgeon import (
     attr,
     const,
     dims,
+    known_dims,
     meaning,
     model_rule,
     op,
@@ -89,6 +90,24 @@ def fuse(b, x, **found):
         return _shortened(b, n, source, parts, dtype)
     y = b.Transpose(y, perm=[0, *range(2, n.rank), 1])
     return y if parts else with_affine_behind(b, y, n)
+
+
+folded = op.Reshape(x, ANY)
+
+
+@rule(op.Reshape(Spelling(folded).affine, ANY), stage=Stage.FUSE, shortens=True)
+def between_reshapes(b, x, **found):
+    """[N, C, ...] as [N, C, all the rest]."""
+    inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
+    n = read(b, inner.outputs[0], found)
+    require(n.rank == 3 and instance_axis(b, n) == 1)
+    require(n.dims[:2] == known_dims(b, x)[:2] and same_shape(b, b.root.outputs[0], x))
+    n = with_epsilon(b, n, found)
+    size, dtype = require_some(n.channels(1), "the number of channels is not known"), b.dtype(b.root.outputs[0])
+    parts = require_some(merged(b, n, [1], dtype), "the scale or the shift is not one number a channel")
+    return b.InstanceNormalization(
+        narrowed(b, x, dtype), *(vector(b, f, size, dtype) for f in parts), epsilon=n.epsilon
+    )
 
 
 def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor, Factor] | None, dtype: int) -> Value:

@@ -67,7 +67,6 @@ def quantize(b, x, scale, zero=None):
     require(not b.root.attr("block_size"), "it has a scale a block")
     require(b.dtype(x) == _type_of_scale(b, scale), "its input is of another type than its scale")
     dtype = b.dtype(zero) if zero is not None else b.root.attr("output_dtype") or TensorProto.UINT8
-    _leave_symmetric_to_dla(b, dtype, zero)
     _require_along(b, x, scale)
     axis, rank = b.root.attr("axis"), b.rank(x)
     ratio = _numbers(b, x)
@@ -80,7 +79,6 @@ def quantize(b, x, scale, zero=None):
 def dequantize(b, x, scale, zero=None):
     weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
     dtype = _type_of_scale(b, scale)
-    _leave_symmetric_to_dla(b, b.dtype(x), zero)
     if weights is not None and b.dtype(x) in WEIGHTS:
         return _weights(b, weights, scale, zero, axis)
     require(not b.root.attr("block_size"), "it has a scale a block")
@@ -121,12 +119,6 @@ def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> 
     if plain:
         return factor.reshape(_aligned(factor, axis, len(shape)))
     return np.repeat(factor, block, axis=axis).take(range(shape[axis]), axis=axis)
-
-
-def _leave_symmetric_to_dla(b: Builder, dtype: int, zero: Value | None) -> None:
-    """Decline what DLA leaves to the GPU, which takes it."""
-    shift = np.zeros(()) if zero is None else b.value(zero)
-    require(not (b.target.dla and dtype == TensorProto.INT8 and shift is not None and not shift.any()))
 
 
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------

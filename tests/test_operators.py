@@ -93,7 +93,8 @@ def test_each_input_of_integers_alone_has_a_role() -> None:
             counts = types & {"tensor(int32)", "tensor(int64)"} and not any("float" in t for t in types)
             if counts and "elementwise" not in row.traits and op not in ("QLinearConv", "TfIdfVectorizer"):
                 assert position in roles, (op, formal.name)
-        assert all(p < len(schema.inputs) for p in (*roles, *row.weights, *(row.elements or ()))) or not schema.inputs, op
+        named = (*roles, *row.weights, *(row.elements or ()))
+        assert all(p < len(schema.inputs) for p in named) or not schema.inputs, op
 
 
 def test_what_holds_no_tensor_is_what_the_schema_says() -> None:

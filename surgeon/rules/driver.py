@@ -287,7 +287,7 @@ class Driver:
         return True
 
     def _require_shorter(self, builder: Builder, rule: Rule) -> None:
-        """Decline where what a body made, once it is lowered, is no less than what matched: see `cost.size`.
+        """Decline unless what a body made, once it is lowered, is less than what matched: see `cost.size`.
 
         So the file keeps its own spelling, which TensorRT may know, where there is nothing to gain, and what a rule
         wrote is not written again. What the body said of the file, and double precision, are worth a rewrite as it is.
@@ -332,7 +332,8 @@ class Driver:
 
     def _require_on_dla(self, builder: Builder) -> None:
         """Decline to write out what the GPU beside a DLA supports, where it would run on the GPU all the same."""
-        if replace(self.target, dla=False).why_unsupported(builder.root, rewriting=True) is not None:
+        gpu = replace(self.target, dla=False)
+        if gpu.why_unsupported(builder.root, rewriting=True, exactly=True) is not None:
             return
         for node in builder.alive:
             left = not self.context.is_lowered(node.key) and builder.why_unsupported(node) is not None
