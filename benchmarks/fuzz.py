@@ -3,6 +3,7 @@
     python benchmarks/fuzz.py --seconds 600             seeds from 0 on, as many as fit
     python benchmarks/fuzz.py --seeds 5000:6000         those seeds
     python benchmarks/fuzz.py --jobs 16 --out found     the same in 16 processes; every line goes to found/ as well
+    python benchmarks/fuzz.py --fp16                    converts each to fp16, on two samples of normal numbers
 
 A seed is one model: a window that the pattern of a rule describes (`windows`), with an operator, a
 number, an attribute or a reader changed in half of them. It is rewritten with every pass, for one of several targets,
@@ -14,6 +15,9 @@ without the proof, or for every fourth seed with it. What comes out must
 
 and nothing may end with a traceback, a dead process or without an end. A line of JSON is printed for each seed that
 breaks one of these, and a summary last.
+
+A model that was converted to fp16 must load where the original does, have no NaN where it has none, on a third sample
+within the range of the two, and be the same to the byte when it is converted again.
 """
 
 from __future__ import annotations
@@ -31,16 +35,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
+from onnx.helper import tensor_dtype_to_np_dtype
 from windows import Undrawable, draw
 
 import surgeon
 from surgeon.errors import SurgeonError
-from surgeon.ir.run import load_error
+from surgeon.ir.protos import given_inputs
+from surgeon.ir.run import Runner, Unrunnable, load_error
+from surgeon.proof.feeds import Feeds
 from surgeon.proof.whole import prove_models
 from surgeon.rules.meaning import with_functions
 from surgeon.rules.registry import passes
@@ -145,6 +152,61 @@ def _rewritten(proto: ModelProto, target: str, verify: str) -> tuple[str, str]:
     return (RIGHT, "") if verdict.ok else (WRONG, f"{applied}: {verdict.why}")
 
 
+def judge_fp16(seed: int) -> Judged:
+    """What becomes of a seed's model in fp16."""
+    target = TARGETS[seed % len(TARGETS)]
+    try:
+        proto = model_of(seed)
+        feeds, third = _samples(proto, seed)
+        wanted = [np.isnan(a).any() for a in Runner(proto).run(third) if a.dtype.kind == "f"]
+    except (Undrawable, Unrunnable, MemoryError) as error:
+        return Judged(seed, SKIPPED, str(error)[:60])
+    try:
+        outcome, why = _converted(proto, target, feeds, third, wanted)
+    except MemoryError:
+        return Judged(seed, SKIPPED, "it takes more memory than a process has")
+    return Judged(seed, outcome, why, target, "none")
+
+
+def _samples(proto: ModelProto, seed: int) -> tuple[list[Feeds], Feeds]:
+    """Two samples of a model's inputs, and a third within their range; symbolic sizes are 4."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(3):
+        feeds: Feeds = {}
+        for given in given_inputs(proto):
+            kind = given.type.tensor_type
+            shape = [d.dim_value if d.HasField("dim_value") else 4 for d in kind.shape.dim]
+            dtype = tensor_dtype_to_np_dtype(kind.elem_type)
+            drawn = rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)
+            feeds[given.name] = drawn.astype(dtype)
+        found.append(feeds)
+    *two, third = found
+    return two, {n: np.clip(a, min(s[n].min() for s in two), max(s[n].max() for s in two)) for n, a in third.items()}
+
+
+def _converted(
+    proto: ModelProto, target: str, feeds: list[Feeds], third: Feeds, wanted: list[np.bool_]
+) -> tuple[str, str]:
+    options: dict[str, Any] = {"target": target, "verify": "none", "fp16": True, "data": feeds, "cache": False}
+    try:
+        first = surgeon.rewrite(proto, **options)
+        again = surgeon.rewrite(first.model, **options)
+    except SurgeonError as error:
+        return REFUSED, str(error)
+    except Exception:
+        return ENDED, traceback.format_exc(limit=-3)
+    if first.precision is None or first.precision.failed:
+        return RIGHT, ""
+    if _bytes(again.model) != _bytes(first.model):
+        return CHANGED, ""
+    runnable = with_functions(first.model)
+    why = load_error(runnable)
+    if why:
+        return INVALID, why
+    found = [np.isnan(a).any() for a in Runner(runnable).run(third) if a.dtype.kind == "f"]
+    return (WRONG, "NaN") if any(nan and not was for nan, was in zip(found, wanted, strict=True)) else (RIGHT, "")
+
+
 def _bytes(proto: ModelProto) -> bytes:
     return proto.SerializeToString(deterministic=True)
 
@@ -221,6 +283,7 @@ def main() -> None:
     cli.add_argument("--seconds", type=float, default=600.0)
     cli.add_argument("--seeds", default="0:1000000000", help="FIRST:LAST, without the last")
     cli.add_argument("--jobs", type=int, default=1)
+    cli.add_argument("--fp16", action="store_true")
     cli.add_argument("--out", type=Path, help="a folder for what is printed")
     args = cli.parse_args()
     seeds = range(*map(int, args.seeds.split(":")))
@@ -229,7 +292,7 @@ def main() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         to.append((args.out / "fuzz.jsonl").open("w"))
     started, counts = time.time(), Counter[tuple[str, str, str]]()
-    for judged in in_processes(seeds, args.jobs, started + args.seconds):
+    for judged in in_processes(seeds, args.jobs, started + args.seconds, judge_fp16 if args.fp16 else judge):
         counts[judged.outcome, judged.verify, judged.why if judged.outcome == SKIPPED else ""] += 1
         if judged.outcome not in GOOD:
             _say(judged._asdict(), to)
