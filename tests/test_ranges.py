@@ -238,6 +238,12 @@ def test_what_may_be_below_0(text: str) -> None:
     assert Ranges(known).of(known.scopes[0].find("v")).low < 0
 
 
+@pytest.mark.parametrize("text", ["v = Asin (f)", "d = Sub (lf, f) v = Sqrt (d)", "v = Sin (s)"])
+def test_what_may_be_nan(text: str) -> None:
+    known = Model(model(HEAD % (", ".join(map(str, range(64))), text), opset=20))
+    assert Ranges(known).of(known.scopes[0].find("v")).nan
+
+
 def test_nothing_follows_of_what_may_wrap_around() -> None:
     known = asked(
         "k = Cast <to = 6> (i) c = Constant <value_ints = [33554432]> () d = Cast <to = 6> (c) v = Mul (k, d)"

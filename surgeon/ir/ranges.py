@@ -166,7 +166,8 @@ class Ranges:
         if op in FILLS:
             return _joined([*given, ZERO])
         if op in ENDING:
-            return Range(*OPERATORS[op].range, op in WHOLE, op not in BOUNDED or any(g.nan for g in given))
+            may_be_nan = op in MAKES_NAN or any(g.nan or math.isinf(g.high - g.low) for g in given)
+            return Range(*OPERATORS[op].range, op in WHOLE, may_be_nan)
         return None
 
 
@@ -180,8 +181,9 @@ def _numbers(node: Node) -> Sequence[Any]:
 
 # ---- what operators make of ranges -----------------------------------------------------------------------------------
 
-# These return no number below some end, or above one; those that have one end alone may return NaN.
+# These return no number below some end, or above one. Of finite numbers some make NaN: a root of one below 0.
 ENDING = frozenset(op for op, row in OPERATORS.items() if row.range != (-math.inf, math.inf))
+MAKES_NAN = ENDING - BOUNDED | {"Acos", "Asin"}
 # Of these the lowest and the highest result are at ends of what they read.
 AT_ENDS = frozenset(op for op in RISING | FALLING | {"Mul", "Sub"} if OPERATORS[op].numpy is not None)
 
