@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from surgeon import Builder, Pattern, Stage, Value, const, op, require, rule, var
+from surgeon.ir.following import readers
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
 from ._operator_support import require_op
@@ -38,22 +39,13 @@ def sigmoid(b, x):
     return b.Sigmoid(x)
 
 
-def _is_taken_near_zero(value: Value | None) -> bool:
+def _is_taken_near_zero(value: Value) -> bool:
     """Whether a logarithm of a tensor is read, or a quotient by it, directly or after nodes that pass numbers on.
 
     ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88.
     """
-    todo, seen = [value], {value}
-    while todo:
-        tensor = todo.pop()
-        for user in tensor.users if tensor is not None else ():
-            if user.key in ("Log", "Reciprocal") or (user.key == "Div" and user.inputs[1] is tensor):
-                return True
-            if user.key in HANDS_ON:
-                fresh = [o for o in user.outputs if o not in seen]
-                seen.update(fresh)
-                todo += fresh
-    return False
+    read = readers([value], lambda node: node.key in HANDS_ON)
+    return any(n.key in ("Log", "Reciprocal") or (n.key == "Div" and n.inputs[1] is v) for n, v in read)
 
 
 @rule(x / (op.Abs(x) + 1), stage=Stage.FUSE)

@@ -21,6 +21,22 @@ def readers(values: Iterable[Value], through: Callable[[Node], bool]) -> Iterato
             seen.update(made)
 
 
+def sources(
+    values: Iterable[Value | None], through: Callable[[Node], bool], most: int | None = None
+) -> Iterator[Value]:
+    """Some tensors, and those that they are computed from by nodes that are looked `through`; the walk ends where it
+    meets more than `most` of them."""
+    todo = [value for value in values if value is not None]
+    seen = set(todo)
+    while todo and (most is None or len(seen) <= most):
+        value = todo.pop()
+        yield value
+        if value.producer is not None and through(value.producer):
+            fresh = [i for i in value.producer.inputs if i is not None and i not in seen]
+            seen.update(fresh)
+            todo += fresh
+
+
 class Closure:
     """Which tensors have a property that follows from what their nodes read; each is decided once.
 

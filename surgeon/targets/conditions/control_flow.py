@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from onnx import TensorProto, numpy_helper
 
 from surgeon.ir.files import with_data
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import HALVES
-from surgeon.ir.operators import COMPARES, ELEMENTWISE, KEEP_ORDER, LOGICAL
+from surgeon.ir.operators import COMPARES, ELEMENTWISE, KEEP_ORDER, LOGICAL, MEASURES
 from surgeon.targets.condition import (
     condition,
     constant_of,
@@ -408,19 +409,7 @@ def _follows(values: Iterable[Value | None], body: Graph) -> bool:
     Sizes are left out: they are the same each time.
     """
     given = {info.name for info in body.proto.input}
-    todo = [value for value in values if value is not None]
-    seen = set(todo)
-    while todo:
-        value = todo.pop()
-        if value.graph is body and value.name in given:
-            return True
-        maker = value.producer
-        if maker is None or maker.key in ("Shape", "Size"):
-            continue
-        fresh = [read for read in maker.inputs if read is not None and read not in seen]
-        seen.update(fresh)
-        todo += fresh
-    return False
+    return any(v.graph is body and v.name in given for v in sources(values, lambda n: n.key not in MEASURES))
 
 
 @condition(

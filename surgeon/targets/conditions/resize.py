@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import is_static
+from surgeon.ir.operators import MEASURES
 from surgeon.targets.condition import condition, constant_of, input_of, opset_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
 from surgeon.targets.rows import other_than, refuses
@@ -84,19 +86,8 @@ def sizes_of_some_axes(node: Node) -> str | None:
 
 def float_input(value: Value | None) -> Value | None:
     """An input of the model, of floats, that a value is computed from through few nodes; None where there is none."""
-    todo = [] if value is None else [value]
-    seen = set(todo)
-    while todo and len(seen) <= SCALES_CONE:
-        found = todo.pop()
-        maker = found.producer
-        if maker is None and found.is_input and found.graph.model.dtype(found) in FLOATS:
-            return found
-        if maker is None or maker.key in ("Shape", "Size", "Constant"):
-            continue
-        fresh = [given for given in maker.inputs if given is not None and given not in seen]
-        seen.update(fresh)
-        todo += fresh
-    return None
+    found = sources([value], lambda node: node.key not in MEASURES, most=SCALES_CONE)
+    return next((v for v in found if v.producer is None and v.is_input and v.graph.model.dtype(v) in FLOATS), None)
 
 
 @condition(

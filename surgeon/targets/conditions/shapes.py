@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import is_static
 from surgeon.ir.model import Model
+from surgeon.ir.operators import MEASURES
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
 from surgeon.targets.rows import above, other_than, refuses
@@ -47,20 +49,12 @@ def shape_tensor_rank(node: Node) -> str | None:
 
 def deep_tensor(model: Model, value: Value | None) -> Value | None:
     """An integer tensor of two or more dimensions that `value` is computed through, or is; None where there is none."""
-    todo = [] if value is None else [value]
-    seen = set(todo)
-    while todo and len(seen) <= SHAPE_CONE:
-        v = todo.pop()
-        maker = v.producer
-        if maker is None or maker.bodies or maker.key in ("Shape", "Size", "Constant"):
-            continue
-        shape = model.shape(v)
-        if shape is not None and len(shape) > 1 and model.dtype(v) in INDEX_TYPES:
-            return v
-        fresh = [i for i in maker.inputs if i is not None and i not in seen]
-        seen.update(fresh)
-        todo += fresh
-    return None
+
+    def computes(node: Node) -> bool:
+        return not node.bodies and node.key not in MEASURES and node.key != "Constant"
+
+    found = (v for v in sources([value], computes, most=SHAPE_CONE) if v.producer is not None and computes(v.producer))
+    return next((v for v in found if len(model.shape(v) or ()) > 1 and model.dtype(v) in INDEX_TYPES), None)
 
 
 @condition(
