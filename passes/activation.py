@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Pattern, Stage, Value, const, op, require, rule, var
+from surgeon import Builder, Pattern, Value, const, op, require, rule, var
 from surgeon.ir.following import readers
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
@@ -31,7 +31,7 @@ HANDS_ON = MOVES | KEEP_ZERO | {"Dropout", "ReduceMin", "ReduceProd", "Where"}
 inverse = op.Exp(op.Neg(x)) + 1
 
 
-@rule(1 / inverse | op.Reciprocal(inverse), stage=Stage.FUSE)
+@rule(1 / inverse | op.Reciprocal(inverse))
 def sigmoid(b, x):
     require_op(b, "Sigmoid", x)
     why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is not a number"
@@ -48,7 +48,7 @@ def _is_taken_near_zero(value: Value) -> bool:
     return any(n.key in ("Log", "Reciprocal") or (n.key == "Div" and n.inputs[1] is v) for n, v in read)
 
 
-@rule(x / (op.Abs(x) + 1), stage=Stage.FUSE)
+@rule(x / (op.Abs(x) + 1))
 def softsign(b, x):
     require_op(b, "Softsign", x)
     return b.Softsign(x)
@@ -70,13 +70,12 @@ negative = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterO
     op.Where(positive | op.Not(negative), x, curve)
     | op.Where(negative | op.Not(positive), curve, x)
     | rising + less_one(op.Exp(falling)),
-    stage=Stage.FUSE,
 )
 def elu(b, x, alpha=None):
     return _elu(b, x, alpha)
 
 
-@rule(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)), stage=Stage.FUSE)
+@rule(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)))
 def elu_cut(b, x, alpha=None):
     require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is not an Elu")
     return _elu(b, x, alpha)
@@ -91,7 +90,6 @@ def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
 @rule(
     op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0)
     | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
-    stage=Stage.FUSE,
 )
 def thresholded_relu(b, x, alpha):
     require(alpha.ndim == 0, "alpha is not a single number")

@@ -15,7 +15,7 @@ Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes,
 
 import numpy as np
 
-from surgeon import ANY, Builder, Node, Stage, Value, attr, dims, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Node, Value, attr, dims, op, require, require_some, rule, var
 
 from ._norm.factors import of_channels
 from ._norm.precision import typed
@@ -28,7 +28,7 @@ repeated = [op.Tile(var(f"{name}_once"), ANY) | var(name) for name in NAMES]
 node = op.BatchNormalization(op.Reshape(x, ANY), *repeated, epsilon=attr("epsilon"), momentum=attr("momentum"))
 
 
-@rule(op.Reshape(node, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(node, ANY))
 def folded_batch(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
@@ -40,17 +40,14 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rule(node, stage=Stage.FUSE)
+@rule(node)
 def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     require(not _is_training(b, b.root), "it is in training mode")
     channels = _channels_beside_reshape(b, x, b.root.inputs[0])
     return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rule(
-    op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY),
-    stage=Stage.FUSE,
-)
+@rule(op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY))
 def reshaped_back_to_itself(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Node, Stage, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Node, Value, attr, const, op, require, rule, var
 
 from ._integers import bits_of, carried, numbers, wrapped
 from ._shapes import input_of
@@ -52,7 +52,7 @@ def decompose(b, x, places, direction):
     return wrapped(b, number, b.dtype(x))
 
 
-@rule(op.Where(op.Less(signed, zero), op.Cast(op.BitwiseOr(moved, sign)), op.Cast(moved)), stage=Stage.FUSE)
+@rule(op.Where(op.Less(signed, zero), op.Cast(op.BitwiseOr(moved, sign)), op.Cast(moved)))
 def of_signed(b, signed, zero, moved_by, sign):
     dtype = b.dtype(signed)
     require(dtype in SIGNED and not zero.any(), "it compares with something else than 0")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Builder, Stage, Value, const, op, require, rule, var
+from surgeon import Builder, Value, const, op, require, rule, var
 
 from ._operator_support import require_op, takes_type
 from ._piecewise_linear import fits
@@ -33,7 +33,6 @@ some_low, some_high = var("some_low"), var("some_high")
 @rule(
     op.Min(op.Max(x, low) | op.Clip(x, low), high) | op.Clip(op.Max(x, low) | op.Clip(x, low), None, high)
     | op.Max(op.Min(x, high) | op.Clip(x, None, high), low) | op.Clip(op.Min(x, high) | op.Clip(x, None, high), low),
-    stage=Stage.FUSE,
 )  # fmt: skip
 def fuse(b, x, low, high):
     require(fits(b, x, low.shape) and fits(b, x, high.shape))
@@ -43,24 +42,21 @@ def fuse(b, x, low, high):
     return b.Clip(x, min=float(bottom), max=float(top))
 
 
-@rule(
-    op.Min(op.Relu(x), high) | op.Clip(op.Relu(x), None, high) | op.Relu(op.Min(x, high) | op.Clip(x, None, high)),
-    stage=Stage.FUSE,
-)
+@rule(op.Min(op.Relu(x), high) | op.Clip(op.Relu(x), None, high) | op.Relu(op.Min(x, high) | op.Clip(x, None, high)))
 def fuse_relu(b, x, high):
     require(fits(b, x, high.shape) and high.reshape(()) >= 0)
     require_op(b, "Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
 
-@rule(op.Clip(x, 0) | op.Max(x, const("low")), stage=Stage.FUSE)
+@rule(op.Clip(x, 0) | op.Max(x, const("low")))
 def relu(b, x, low=None):
     require(low is None or (not low.any() and fits(b, x, low.shape)))  # NaN is some number to `any`
     require_op(b, "Relu", x)
     return b.Relu(x)
 
 
-@rule(op.Clip(x), stage=Stage.FUSE)
+@rule(op.Clip(x))
 def without_bounds(b, x):
     return x
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from surgeon import FLOATS, Builder, Pattern, Stage, Value, attr, op, require, rule, var
+from surgeon import FLOATS, Builder, Pattern, Value, attr, op, require, rule, var
 
 from ._operator_support import require_op, takes_type
 
@@ -60,13 +60,13 @@ tanh = op.Tanh(polynomial(ROOT))
 by_tanh = halved_product(x, tanh + 1) | x * (tanh * 0.5 + 0.5) | x * op.Sigmoid(polynomial(2 * ROOT))
 
 
-@rule(by_erf, stage=Stage.FUSE)
+@rule(by_erf)
 def fuse(b, x):
     require_op(b, "Gelu", x)
     return b.Gelu(x)
 
 
-@rule(by_tanh, stage=Stage.FUSE)
+@rule(by_tanh)
 def fuse_tanh(b, x):
     require_op(b, "Gelu", x)
     return b.Gelu(x, approximate="tanh")
@@ -84,7 +84,7 @@ def decompose(b, x, approximate):
 scaled = op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5)
 
 
-@rule(halved_product(x, op.Erfc(scaled, domain="ai.onnx")), stage=Stage.FUSE)
+@rule(halved_product(x, op.Erfc(scaled, domain="ai.onnx")))
 def repair_erfc(b, x):
     """tf2onnx writes Erfc, which ONNX does not have: no runtime takes the file, so this is made with --allow-unproved
     alone."""

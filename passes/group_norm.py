@@ -28,7 +28,6 @@ from surgeon import (
     Builder,
     Dim,
     Node,
-    Stage,
     Value,
     attr,
     const,
@@ -72,7 +71,7 @@ back = op.Reshape(grouped, ANY)
 scaled = op.Mul(back, var("outer_scale"))
 
 
-@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, stage=Stage.FUSE, shortens=True)
+@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, shortens=True)
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
@@ -104,7 +103,7 @@ def _with_groups(
     return scale * inner_scale, shift + scale * inner_shift
 
 
-@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), stage=Stage.FUSE)
+@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon))
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = dims(b, x)
     require(b.opset >= NATIVE and shape is not None and len(shape) >= 3 and shape[1] == num_groups)
@@ -124,7 +123,7 @@ split = op.Reshape(x, ANY)
 spelling = Spelling(split)
 
 
-@rule(op.Reshape(spelling.affine, ANY), stage=Stage.FUSE, shortens=True)
+@rule(op.Reshape(spelling.affine, ANY), shortens=True)
 def channels_last(b, x, **found):
     """[N, H, W, C] as [N, H, W, groups, C / groups]: tensorflow_addons and Keras."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
@@ -178,13 +177,13 @@ either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilo
 )
 
 
-@rule(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+@rule(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")))
 def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     require(cancel(inner, outer))
     return _like(b, _matched(b), [x, scale, bias])
 
 
-@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), stage=Stage.FUSE, shortens=True)
+@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), shortens=True)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """A factor or a shift after the node, one number a channel, becomes part of its own.
 

@@ -68,7 +68,7 @@ LAYER_NORM = 17  # the opset that brought LayerNormalization
 # ---- recognising it --------------------------------------------------------------------------------------------------
 
 
-@rule(spelling.affine, stage=Stage.FUSE, shortens=True)
+@rule(spelling.affine, shortens=True)
 def fuse(b, x, **found):
     n = read(b, x, found)
     axis = require_some(instance_axis(b, n))
@@ -95,7 +95,7 @@ def fuse(b, x, **found):
 folded = op.Reshape(x, ANY)
 
 
-@rule(op.Reshape(Spelling(folded).affine, ANY), stage=Stage.FUSE, shortens=True)
+@rule(op.Reshape(Spelling(folded).affine, ANY), shortens=True)
 def between_reshapes(b, x, **found):
     """[N, C, ...] as [N, C, all the rest]."""
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
@@ -121,33 +121,30 @@ def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor,
 # ---- what is around it -----------------------------------------------------------------------------------------------
 
 
-@rule(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Mul(node, var("outer_scale")) | op.Add(node, var("outer_shift")))
 def behind(b, x, scale, bias, epsilon, **outer):
     return b.InstanceNormalization(x, *channels_with_behind(b, x, scale, bias, **outer), epsilon=epsilon)
 
 
-@rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")), stage=Stage.FUSE)
+@rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")))
 def transposed_back(b, x, scale, bias, epsilon, inner, outer):
     require(cancel(inner, outer))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon), stage=Stage.FUSE)
+@rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon))
 def reshaped_to_itself(b, x, scale, bias, epsilon):
     require(same_shape(b, b.root.inputs[0], x))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rule(op.Reshape(node, ANY), stage=Stage.FUSE)
+@rule(op.Reshape(node, ANY))
 def reshaped_back_to_itself(b, x, scale, bias, epsilon):
     require(same_shape(b, b.root.outputs[0], x))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rule(
-    op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY),
-    stage=Stage.FUSE,
-)
+@rule(op.Reshape(op.InstanceNormalization(op.Reshape(x, ANY), const("scale"), const("bias"), epsilon=epsilon), ANY))
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
@@ -185,7 +182,7 @@ def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
     return shape
 
 
-@rule(by_statistics, stage=Stage.FUSE)
+@rule(by_statistics)
 def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     """BatchNormalization with the mean and variance of its own input, whose batch is one."""
     shape = _require_one_instance(b, x)
@@ -201,7 +198,7 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon), stage=Stage.FUSE)
+@rule(op.BatchNormalization(x, scale, bias, ANY, ANY, epsilon=epsilon))
 def batch_norm_in_training(b, x, scale, bias, epsilon):
     """BatchNormalization in training mode: of a batch of one, the statistics are those of the instance."""
     training = b.root.attr("training_mode") if b.opset >= 14 else len(b.root.outputs) > 1

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Stage, Target, Value, attr, op, require, require_some, rule, var
+from surgeon import FLOATS, Builder, Target, Value, attr, op, require, require_some, rule, var
 from surgeon.targets.int64_narrowing import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
 
 x, y, condition = var("x"), var("y"), var("condition")
@@ -30,11 +30,7 @@ def cuts(target: Target) -> bool:
     return not target.int64
 
 
-@rule(
-    op.Less(x, y) | op.LessOrEqual(x, y) | op.Greater(x, y) | op.GreaterOrEqual(x, y) | op.Equal(x, y),
-    stage=Stage.FUSE,
-    targets=cuts,
-)
+@rule(op.Less(x, y) | op.LessOrEqual(x, y) | op.Greater(x, y) | op.GreaterOrEqual(x, y) | op.Equal(x, y), targets=cuts)
 def compare(b, x, y):
     require(why_clamped(b.root) is not None)
     name, (x, y) = b.root.op, b.root.inputs
@@ -51,7 +47,7 @@ def compare(b, x, y):
     return b.Not(below) if name == "Greater" else below
 
 
-@rule(op.Cast(op.Where(condition, x, y), to=attr("to", among=FLOATS)), stage=Stage.FUSE, targets=cuts)
+@rule(op.Cast(op.Where(condition, x, y), to=attr("to", among=FLOATS)), targets=cuts)
 def chosen(b, condition, x, y, to):
     require(why_clamped(b.root) is not None)
     return b.Where(condition, *(_float(b, side, to) for side in (x, y)))

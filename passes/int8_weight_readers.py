@@ -32,13 +32,13 @@ x, scale, zero, table, rows = (var(name) for name in ("x", "scale", "zero", "tab
 weights, steps = const("weights", dtype=INT8), const("steps", dtype=FLOAT)
 
 
-@rule(op.DequantizeLinear(x, scale, zero | None), stage=Stage.FUSE)
+@rule(op.DequantizeLinear(x, scale, zero | None))
 def computed(b, x, scale, zero=None):
     require(x.producer is not None and _refused(b, x.producer))
     return b.again([b.constant(require_some(b.value(x))), scale, zero])
 
 
-@rule(op.DequantizeLinear(op.Gather(table, rows), scale, zero | None), stage=Stage.FUSE)
+@rule(op.DequantizeLinear(op.Gather(table, rows), scale, zero | None))
 def looked_up(b, table, rows, scale, zero=None):
     gather = _refused_gather(b, table)
     attrs = {} if b.shape(scale) in ((), (1,)) else {"axis": _axis_of_table(b, gather, rows)}
@@ -46,14 +46,14 @@ def looked_up(b, table, rows, scale, zero=None):
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
 
 
-@rule(op.Cast(op.Gather(table, rows), to=FLOAT), stage=Stage.FUSE)
+@rule(op.Cast(op.Gather(table, rows), to=FLOAT))
 def cast(b, table, rows):
     gather = _refused_gather(b, table)
     numbers = b.DequantizeLinear(table, np.float32(1), np.int8(0))
     return b.Gather(numbers, rows, axis=gather.attr("axis"))
 
 
-@rule(op.Cast(table, to=FLOAT), stage=Stage.FUSE)
+@rule(op.Cast(table, to=FLOAT))
 def cast_at_once(b, table):
     require(_refused(b, b.root) and b.value(table) is not None)
     return b.DequantizeLinear(table, np.float32(1), np.int8(0))
@@ -93,7 +93,7 @@ def _as_vector(b: Builder, constant: Value) -> Value:
     return b.constant(known.reshape(1))
 
 
-@rule(op.Pad(var("x", dtype=INT8), ...), stage=Stage.FUSE)
+@rule(op.Pad(var("x", dtype=INT8), ...))
 def padded(b, x):
     """By a number of int8: it is stored in fp32, which holds it."""
     require(_refused(b, b.root) and b.opset >= 11)

@@ -40,7 +40,6 @@ from surgeon import (
     Dim,
     Node,
     Pattern,
-    Stage,
     Value,
     attr,
     const,
@@ -169,7 +168,7 @@ def _at_least(f: Any, value: Any, floor: float) -> Any:
 # ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
-@rule(normalised, stage=Stage.FUSE)
+@rule(normalised)
 def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsilons):
     """`epsilons`: floor, added (on the norm), floor_sum, added_sum (on the sum), bound (on the reciprocal).
 
@@ -190,7 +189,7 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     return b.L2Norm(wide, weight, domain="surgeon", axis=axis, epsilon=epsilon, mode=mode)
 
 
-@rule(op.LpNormalization(x, p=2, axis=attr("axis")), stage=Stage.FUSE)
+@rule(op.LpNormalization(x, p=2, axis=attr("axis")))
 def lp_normalization(b, x, axis):
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     require(b.dtype(x) in WIDTH, "the type is not known")
@@ -204,7 +203,7 @@ attributes: dict[str, Any] = {name: attr(name) for name in ("axis", "epsilon", "
 bare_node = op.L2Norm(x, domain="surgeon", **attributes)
 
 
-@rule(op.Mul(bare_node, gain), stage=Stage.FUSE)
+@rule(op.Mul(bare_node, gain))
 def weighted(b, x, gain, **attributes):
     return b.L2Norm(x, _weight(b, x, attributes["axis"], gain), domain="surgeon", **attributes)
 
@@ -218,7 +217,6 @@ island = op.Cast(x)
         | op.L2Norm(island, var("weight"), domain="surgeon", **attributes),
         to=attr("to"),
     ),
-    stage=Stage.FUSE,
 )
 def in_an_island(b, x, to, weight=None, **attributes):
     """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""

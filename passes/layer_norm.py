@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, HALVES, Builder, Stage, Value, attr, dims, meaning, op, require, require_some, rule, var
+from surgeon import DOMAIN, HALVES, Builder, Value, attr, dims, meaning, op, require, require_some, rule, var
 
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, along_axes, has_full_shape, is_constant, is_uniform, merged, of_shape, vector
@@ -42,7 +42,7 @@ own = op.LayerNorm(x, scale | None, bias | None, domain=DOMAIN, axes=attr("axes"
 NATIVE = 17  # the opset that brought LayerNormalization
 
 
-@rule(spelling.affine | op.Cast(spelling.bare), stage=Stage.FUSE, shortens=True)
+@rule(spelling.affine | op.Cast(spelling.bare), shortens=True)
 def fuse(b, x, **found):
     n = read(b, x, found)
     require(instance_axis(b, n) is None and not is_grouped_last(n))
@@ -74,7 +74,7 @@ def fuse(b, x, **found):
     return with_affine_behind(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
 
 
-@rule(affine_behind(native | own), stage=Stage.FUSE, shortens=True)
+@rule(affine_behind(native | own), shortens=True)
 def behind(b, x, epsilon, **found):
     return with_weights(b, x, epsilon, _native, _own, found)
 
@@ -82,7 +82,7 @@ def behind(b, x, epsilon, **found):
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 
-@rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")), stage=Stage.FUSE)
+@rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")))
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H after it."""
     shape = require_some(dims(b, x))

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Node, Stage, Value, attr, const, meaning, op, require, require_some, rule, var
+from surgeon import DOMAIN, Builder, Node, Value, attr, const, meaning, op, require, require_some, rule, var
 
 from ._operator_support import holds, require_op
 from ._piecewise_linear import FORMS, fits, same_slope, slopes
@@ -34,7 +34,7 @@ LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const("shift"), const("scale")
 
 
-@rule(FORMS, stage=Stage.FUSE)
+@rule(FORMS)
 def fuse(b, x):
     f = slopes(b, x)
     up, down = require_some(f.up), require_some(f.down)  # of many slopes it is a PRelu
@@ -49,7 +49,7 @@ def fuse(b, x):
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
 
-@rule(op.LeakyRelu(x, alpha=0.0), stage=Stage.FUSE)
+@rule(op.LeakyRelu(x, alpha=0.0))
 def without_slope(b, x):
     return b.Relu(x)
 
@@ -58,7 +58,7 @@ bend = op.LeakyRelu(x, alpha=attr("alpha")) | op.Relu(x)
 first, second = const("first", size=1), const("second", size=1)
 
 
-@rule((bend * first) * second | (bend * first) / second, stage=Stage.FUSE)
+@rule((bend * first) * second | (bend * first) / second)
 def one_scale(b, x, first, second, alpha=None):
     """0.5 * ((1 + alpha) * x + (1 - alpha) * abs(x)) is LeakyRelu(x) times 2 times 0.5."""
     shape = np.broadcast_shapes(first.shape, second.shape)
@@ -75,7 +75,7 @@ layer = (
 )  # fmt: skip
 
 
-@rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale, stage=Stage.FUSE)
+@rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale)
 def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(()))
     require(factor > 0)

@@ -55,7 +55,7 @@ SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 # ---- assignment ------------------------------------------------------------------------------------------------------
 
 
-@rule(op.ScatterND(x, places, updates), stage=Stage.FUSE)
+@rule(op.ScatterND(x, places, updates))
 def assign(b, x, places, updates):
     mask = require_some(mask_of(b, places))
     require(b.root.attr("reduction") in (None, "none"))
@@ -194,7 +194,6 @@ taken = (
 @rule(
     op.ReduceSum(taken, ...) | op.ReduceMean(taken, ...) | op.ReduceProd(taken, ...) | op.ReduceMax(taken, ...)
     | op.ReduceMin(taken, ...),
-    stage=Stage.FUSE,
 )  # fmt: skip
 def reduce(b, x, places=None, mask=None):
     mask = require_some(mask_of(b, places) if mask is None and places is not None else mask)
@@ -240,7 +239,6 @@ sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var(
 @rule(
     op.Gather(sizes_of_places, 0) | op.Gather(sizes_of_positions, 1)
     | op.Slice(sizes_of_places, 0, 1, ...) | op.Slice(sizes_of_positions, 1, var("end"), ...),
-    stage=Stage.FUSE,
     targets=lacks_nonzero,
 )  # fmt: skip
 def count(b, places=None, mask=None, end=None):
@@ -261,7 +259,7 @@ def known_places(b, known):
     return b.constant(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
 
 
-@rule(op.NonZero(op.ConstantOfShape(var("sizes"), value=attr("filled"))), stage=Stage.FUSE, targets=lacks_nonzero)
+@rule(op.NonZero(op.ConstantOfShape(var("sizes"), value=attr("filled"))), targets=lacks_nonzero)
 def all_places(b, sizes, filled):
     require(filled is not None and numpy_helper.to_array(filled).all())
     rank = b.static_size(sizes, 0)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from surgeon import Builder, Stage, Value, const, op, require, rule, var
+from surgeon import Builder, Value, const, op, require, rule, var
 from surgeon.ir.lattice import Shape
 from surgeon.rules.meaning import Speller
 
@@ -36,10 +36,7 @@ ZERO, ONE = const(value=0) | None, const(value=1) | None
 suppression = op.NonMaxSuppression(boxes, scores, most, overlap | None, least | None)
 
 
-@rule(
-    op.Slice(op.Concat(suppression, const("filler"), axis=0), 0, const("end"), ZERO, ONE),
-    stage=Stage.FUSE,
-)
+@rule(op.Slice(op.Concat(suppression, const("filler"), axis=0), 0, const("end"), ZERO, ONE))
 def fixed(b, boxes, scores, most, filler, end, overlap=None, least=None):
     node = next(n for n in b.matched if n.key == "NonMaxSuppression")
     require(b.why_unsupported(node) is not None)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Decline, Node, Stage, Value, const, dims, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Decline, Node, Value, const, dims, op, require, require_some, rule, var
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
 from ._row_dependence import Reading
@@ -36,7 +36,6 @@ NO_ROWS = "its places, or what is written there, are of no rows"
 
 @rule(
     op.ScatterND(data, places, updates) | op.ScatterElements(data, places, updates),
-    stage=Stage.FUSE,
     targets=lacks_nonzero,
     fallback=True,
 )
@@ -80,7 +79,6 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
 @rule(
     op.ReduceSum(updates, ...) | op.ReduceMean(updates, ...) | op.ReduceProd(updates, ...) | op.ReduceMax(updates, ...)
     | op.ReduceMin(updates, ...),
-    stage=Stage.FUSE,
     targets=lacks_nonzero,
     fallback=True,
 )  # fmt: skip
@@ -101,7 +99,6 @@ def reduce(b, updates):
 
 @rule(
     op.ScatterND(data, op.Transpose(op.NonZero(op.Expand(op.Unsqueeze(var("mask"), ...), ANY))), updates),
-    stage=Stage.FUSE,
     targets=lacks_nonzero,
 )
 def whole_rows(b, data, mask, updates):
@@ -142,7 +139,7 @@ def _are_of(b: Builder, rows: Value, mask: Value) -> bool:
         return False
 
 
-@rule(op.Gather(updates, const("number")), stage=Stage.FUSE, targets=lacks_nonzero)
+@rule(op.Gather(updates, const("number")), targets=lacks_nonzero)
 def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Stage, Value, attr, const, meaning, op, require, rule, var
+from surgeon import DOMAIN, Builder, Value, attr, const, meaning, op, require, rule, var
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
 
@@ -46,7 +46,7 @@ x, slope, factor = var("x"), var("slope"), const("factor")
 # ---- spellings with constant slopes ----------------------------------------------------------------------------------
 
 
-@rule(FORMS, stage=Stage.FUSE)
+@rule(FORMS)
 def fuse(b, x):
     f = slopes(b, x)
     require(f.above.min() != f.above.max() or f.below.min() != f.below.max())  # one slope is a LeakyRelu
@@ -59,7 +59,7 @@ def fuse(b, x):
 negated = op.Transpose(op.Relu(op.Neg(x)), perm=attr("to"))
 
 
-@rule(above() + op.Transpose(negated * factor, perm=attr("back")), stage=Stage.FUSE)
+@rule(above() + op.Transpose(negated * factor, perm=attr("back")))
 def fuse_between_transposes(b, x, factor, to, back):
     """tf2onnx in NCHW: the slopes are still in NHWC, with a Transpose to and fro around them."""
     require(cancel(to, back), "the two transposes do not cancel out")
@@ -83,7 +83,6 @@ not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.Grea
 @rule(
     rising + falling | rising + halved | rising - slope * op.Relu(op.Neg(x))
     | op.Where(positive | op.Not(not_positive), x, x * slope) | op.Where(not_positive | op.Not(positive), x * slope, x),
-    stage=Stage.FUSE,
 )  # fmt: skip
 def fuse_computed(b, x, slope):
     require(b.value(slope) is None)  # constants are read by `fuse`
@@ -98,7 +97,7 @@ def fuse_computed(b, x, slope):
 slopes_of = const("slope")
 
 
-@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of))
 def uniform(b, x, slope):
     require(slope.size and slope.min() == slope.max())
     require(
@@ -109,7 +108,7 @@ def uniform(b, x, slope):
     return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
 
 
-@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of))
 def reshaped(b, x, slope):
     require(slope.size and slope.min() != slope.max() and not _misplaced(b, x, slope))
     require(fits(b, x, slope.shape))
@@ -119,7 +118,7 @@ def reshaped(b, x, slope):
     return b.PRelu(x, _without_ones(smaller) if smaller.shape != slope.shape else slope)
 
 
-@rule(op.PRelu(x, slopes_of), stage=Stage.FUSE)
+@rule(op.PRelu(x, slopes_of))
 def repaired(b, x, slope):
     require(slope.size and slope.min() != slope.max())
     require(_misplaced(b, x, slope))

@@ -36,7 +36,6 @@ from surgeon import (
     HALVES,
     Builder,
     Pattern,
-    Stage,
     Value,
     attr,
     const,
@@ -75,7 +74,7 @@ def reflect_pad(f, x, *, pads, mode):
 # ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
-@rule(op.Pad(x, const("pads"), ...), stage=Stage.FUSE)
+@rule(op.Pad(x, const("pads"), ...))
 def computed_pads(b, x, pads):
     """Pads that are computed from constants alone become a constant; one that ONNX forbids is named."""
     found = read(b, b.root, x)
@@ -90,7 +89,7 @@ def computed_pads(b, x, pads):
 inner = op.Pad(x, const("first"), mode=attr("first_mode"))
 
 
-@rule(op.Pad(inner, const("second"), mode=attr("mode")), stage=Stage.FUSE)
+@rule(op.Pad(inner, const("second"), mode=attr("mode")))
 def twice(b, x, first, first_mode, second, mode):
     """Two Pads of one mode; from its own values, x is padded along different axes."""
     one, two = first.reshape(2, -1), second.reshape(2, -1)
@@ -116,7 +115,7 @@ for _ in range(3):
 around_it = [op.Transpose(p, perm=attr("back")) for p in choices]
 
 
-@rule(around_it[2] | around_it[1] | around_it[0] | choices[2] | choices[1] | choices[0], stage=Stage.FUSE)
+@rule(around_it[2] | around_it[1] | around_it[0] | choices[2] | choices[1] | choices[0])
 def symmetric(b, x, ones, mirrored, perm=None, back=None):
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
@@ -157,7 +156,7 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
     return gone
 
 
-@rule(op.Concat(ANY, ANY, ..., axis=attr("axis")), stage=Stage.FUSE)
+@rule(op.Concat(ANY, ANY, ..., axis=attr("axis")))
 def around(b, axis):
     """What is cut from x, on one or both of its sides: circular padding, reflection by a flip, a repeated edge."""
     inputs = b.root.inputs

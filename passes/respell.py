@@ -49,7 +49,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, TypeProto
 
-from surgeon import HALVES, Builder, Stage, Value, attr, const, op, require, require_some, rule, var
+from surgeon import HALVES, Builder, Value, attr, const, op, require, require_some, rule, var
 from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input
@@ -93,7 +93,7 @@ def kernel_shape(b, x, weights):
     return _taken(b, kernel_shape=list(kernel))
 
 
-@rule(op.QuantizeLinear(...) | op.DequantizeLinear(...), stage=Stage.FUSE, cures=left_out_axis)
+@rule(op.QuantizeLinear(...) | op.DequantizeLinear(...), cures=left_out_axis)
 def quantized_axis(b):
     """Before quantized-arithmetic writes it out."""
     require(b.opset >= 13)
@@ -155,14 +155,14 @@ def slice_axes(b, x, starts, ends):
     return b.Slice(x, starts, ends, axes, steps)
 
 
-@rule(op.Reshape(op.Squeeze(x), const("shape")), stage=Stage.FUSE)
+@rule(op.Reshape(op.Squeeze(x), const("shape")))
 def squeeze_before_reshape(b, x, shape):
     copies = (shape == 0).any() and not b.root.attr("allowzero")
     require(not copies, "the Reshape copies a size of what is squeezed")
     return b.again([x, b.root.inputs[1]])
 
 
-@rule(op.Squeeze(x), stage=Stage.FUSE)
+@rule(op.Squeeze(x))
 def squeeze_axes(b, x):
     """PyTorch's x.squeeze() says no axes. TensorRT fixes the rank when it builds, so it builds no engine for a batch of
     1 where the batch is of any size: the batch would be dropped, too."""

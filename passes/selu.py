@@ -7,7 +7,7 @@ Rewrites  Selu(x) with alpha or gamma left out       ->  Selu(x, alpha=1.6732632
 Exact     To the last bit: the constants are those of ONNX.
 """
 
-from surgeon import Stage, attr, op, rule, var
+from surgeon import attr, op, rule, var
 
 from ._operator_support import require_op
 
@@ -17,7 +17,7 @@ GAMMA = 1.0507009873554805
 x = var("x")
 
 
-@rule(op.Elu(x, alpha=ALPHA) * GAMMA, stage=Stage.FUSE)
+@rule(op.Elu(x, alpha=ALPHA) * GAMMA)
 def fuse(b, x):
     require_op(b, "Selu", x)
     return b.Selu(x, alpha=ALPHA, gamma=GAMMA)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surgeon import Pattern, Stage, const, op, require, rule, var
+from surgeon import Pattern, const, op, require, rule, var
 
 from ._operator_support import require_op
 
@@ -30,16 +30,13 @@ def guarded(compared: Pattern, softplus: Pattern) -> Pattern:
     return op.Where(above | op.Less(threshold, compared) | op.LessOrEqual(threshold, compared), x, softplus)
 
 
-@rule(
-    op.Log(op.Exp(x) + 1) | (op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1),
-    stage=Stage.FUSE,
-)
+@rule(op.Log(op.Exp(x) + 1) | (op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1))
 def fuse(b, x):
     require_op(b, "Softplus", x)
     return b.Softplus(x)
 
 
-@rule(guarded(x, op.Softplus(x)), stage=Stage.FUSE)
+@rule(guarded(x, op.Softplus(x)))
 def without_guard(b, x, threshold):
     _require_far(threshold)
     return b.Softplus(x)
@@ -48,7 +45,7 @@ def without_guard(b, x, threshold):
 scaled = x * beta
 
 
-@rule(guarded(scaled, op.Softplus(scaled) / divisor), stage=Stage.FUSE)
+@rule(guarded(scaled, op.Softplus(scaled) / divisor))
 def without_guard_scaled(b, x, threshold, beta, divisor):
     _require_far(threshold)
     require(
@@ -65,6 +62,6 @@ def _require_far(threshold: np.ndarray) -> None:
     )
 
 
-@rule(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1, stage=Stage.FUSE)
+@rule(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1)
 def without_one(b, x):
     return b.Softplus(x)

@@ -120,7 +120,7 @@ def _root_domain(rule: Rule) -> str:
 def rule(
     pattern: Pattern,
     *,
-    stage: Stage = Stage.LOWER,
+    stage: Stage | None = None,
     strategy: str | None = None,
     library: str = "surgeon",
     refuses: Refusal | None = None,
@@ -129,7 +129,7 @@ def rule(
     fallback: bool = False,
     shortens: bool = False,
 ) -> Callable[[Callable[..., Any]], Rule]:
-    """Mark a function as the body of a rule.
+    """Mark a function as the body of a rule: of the stage FUSE, and with a strategy of the stage LOWER.
 
     The body gets a `Builder` and the names that the pattern bound. It returns what takes the place of the root's
     output:
@@ -147,6 +147,7 @@ def rule(
 
     Raises PassError for a rule of the stage LOWER without a strategy.
     """
+    stage = stage or (Stage.LOWER if strategy else Stage.FUSE)
     if stage is Stage.LOWER and strategy not in LOWERING:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
     asked: tuple[Condition, ...] | Literal[True]
