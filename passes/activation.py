@@ -21,6 +21,7 @@ from surgeon import Builder, Pattern, Value, const, op, require, rule, var
 from surgeon.ir.following import readers
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
+from ._clipped import by_sign, falling, rising
 from ._operator_support import require_op
 
 x, alpha = var("x"), const("alpha")
@@ -59,23 +60,15 @@ def less_one(e: Pattern) -> Pattern:
     return (e - 1 | e + (-1)) * alpha | (e - 1 | e + (-1))
 
 
-rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
-falling = op.Min(x, 0) | op.Clip(x, None, 0)
 curve = less_one(op.Exp(x))
-positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessOrEqual(0, x)
-negative = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
 
 
-@rule(
-    op.Where(positive | op.Not(negative), x, curve)
-    | op.Where(negative | op.Not(positive), curve, x)
-    | rising + less_one(op.Exp(falling)),
-)
+@rule(by_sign(x, x, curve) | rising(x) + less_one(op.Exp(falling(x))))
 def elu(b, x, alpha=None):
     return _elu(b, x, alpha)
 
 
-@rule(rising + (op.Min(curve, 0) | op.Clip(curve, None, 0)))
+@rule(rising(x) + falling(curve))
 def elu_cut(b, x, alpha=None):
     require(alpha is None or (alpha >= 0).all(), "with alpha below 0 it is not an Elu")
     return _elu(b, x, alpha)

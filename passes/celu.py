@@ -14,20 +14,15 @@ Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, 0.43 ms next to 0
 
 from __future__ import annotations
 
-from surgeon import Pattern, attr, const, op, require, rule, var
+from surgeon import attr, const, op, require, rule, var
 
+from ._clipped import falling, rising
 from ._operator_support import require_op
 
 x, alpha, divisor = var("x"), const("alpha"), const("divisor")
-rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
 
 
-def falling(curve: Pattern) -> Pattern:
-    """min(0, curve)"""
-    return op.Min(curve, 0) | op.Clip(curve, None, 0)
-
-
-@rule(rising + falling((op.Exp(x / divisor) - 1) * alpha))
+@rule(rising(x) + falling((op.Exp(x / divisor) - 1) * alpha))
 def fuse(b, x, alpha, divisor):
     require(alpha.ndim == divisor.ndim == 0, "alpha is not a single number")
     require(float(alpha) == float(divisor) > 0, "what is multiplied by is not what is divided by")

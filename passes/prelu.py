@@ -31,6 +31,7 @@ from surgeon import DOMAIN, Builder, Value, attr, const, meaning, op, require, r
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
 
+from ._clipped import by_sign, falling, rising
 from ._operator_support import require_op
 from ._piecewise_linear import FORMS, above, fits, same_slope, slopes
 from ._shapes import cancel, input_of
@@ -73,17 +74,12 @@ def fuse_between_transposes(b, x, factor, to, back):
 # ---- spellings with slopes that are computed, or inputs of the model -------------------------------------------------
 
 minus = op.Neg(slope) * op.Relu(op.Neg(x)) | op.Neg(slope * op.Relu(op.Neg(x)))
-falling = slope * (op.Min(x, 0) | op.Clip(x, None, 0)) | minus
+scaled = slope * falling(x) | minus
 halved = (slope * (x - op.Abs(x))) * 0.5 | slope * ((x - op.Abs(x)) * 0.5) | (slope * (x - op.Abs(x))) / 2
-rising = op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)
-positive = op.Greater(x, 0) | op.GreaterOrEqual(x, 0) | op.Less(0, x) | op.LessOrEqual(0, x)
-not_positive = op.Less(x, 0) | op.LessOrEqual(x, 0) | op.Greater(0, x) | op.GreaterOrEqual(0, x)
+positive = rising(x)
 
 
-@rule(
-    rising + falling | rising + halved | rising - slope * op.Relu(op.Neg(x))
-    | op.Where(positive | op.Not(not_positive), x, x * slope) | op.Where(not_positive | op.Not(positive), x * slope, x),
-)  # fmt: skip
+@rule(positive + scaled | positive + halved | positive - slope * op.Relu(op.Neg(x)) | by_sign(x, x, x * slope))
 def fuse_computed(b, x, slope):
     require(b.value(slope) is None)  # constants are read by `fuse`
     require_op(b, "PRelu", x)

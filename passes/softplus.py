@@ -17,6 +17,7 @@ import numpy as np
 
 from surgeon import Pattern, const, op, require, rule, var
 
+from ._clipped import rising
 from ._operator_support import require_op
 
 LEAST_THRESHOLD = 15.0
@@ -30,7 +31,7 @@ def guarded(compared: Pattern, softplus: Pattern) -> Pattern:
     return op.Where(above | op.Less(threshold, compared) | op.LessOrEqual(threshold, compared), x, softplus)
 
 
-@rule(op.Log(op.Exp(x) + 1) | (op.Relu(x) | op.Max(x, 0) | op.Clip(x, 0)) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1))
+@rule(op.Log(op.Exp(x) + 1) | rising(x) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1))
 def fuse(b, x):
     require_op(b, "Softplus", x)
     return b.Softplus(x)
