@@ -14,8 +14,9 @@ import onnx
 import pytest
 from helpers import model
 
-from surgeon.ir.process import Crashed, Fork, survived
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir import run
+from surgeon.ir.process import Crashed, Exceeded, Fork, survived
+from surgeon.ir.run import Reference, Runner, Unrunnable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is watched there")
 
@@ -114,6 +115,34 @@ def test_a_call_apart_returns_and_raises() -> None:
         survived(os.abort)
     with pytest.raises(Crashed, match="exit status 3"):
         survived(lambda: os._exit(3))
+
+
+def test_a_call_apart_has_limits() -> None:
+    slow: Fork[float, None] = Fork(time.sleep, seconds=0.3)
+    with pytest.raises(Exceeded, match=r"takes longer than 0.3 s"):
+        slow(60)
+    large: Fork[int, int] = Fork(lambda size: np.ones(size).sum() + time.sleep(60), memory=1 << 26)
+    with pytest.raises(Exceeded, match=r"takes more than 0.0625 GiB of memory"):
+        large(1 << 25)
+    slow(0)  # in a new process
+    slow.end()
+
+
+@pytest.mark.parametrize("count", ["", "m"])
+def test_a_loop_without_end_is_ended(count: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ONNX Runtime and in onnx's reference evaluator; nobody waits for it twice."""
+    monkeypatch.setattr(run, "SECONDS", 0.5)
+    proto = model(
+        f"(float[3] a) => (float[3] r) <bool go = {{1}}, int64 m = {{{2**62}}}> {{ r = Loop ({count}, go, a) "
+        "<body = b (int64 i, bool c, float[3] s) => (bool d, float[3] u) { d = Identity (c)  u = Abs (s) }> }"
+    )
+    for runner in (Runner(proto), Reference(proto)):
+        with pytest.raises(Unrunnable, match="takes longer than 0.5 s"):
+            runner.run({"a": np.ones(3, np.float32)})
+        begun = time.monotonic()
+        with pytest.raises(Unrunnable, match="takes longer"):
+            runner.run({"a": np.ones(3, np.float32)})
+        assert time.monotonic() - begun < 0.4
 
 
 def test_a_fork_makes_one_call_after_the_other() -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import signal
 import sys
+import time
 import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from surgeon import guard
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 G = TypeVar("G")
 T = TypeVar("T")
+
+PAUSE = 0.1  # seconds between two looks at what a fork takes
 
 # `python -c` looks for modules in the current folder first: a file `json.py` there would run in place of Python's own.
 # Python 3.10 has no option against it that leaves PYTHONPATH and the user's own packages in force.
@@ -32,15 +38,24 @@ class Crashed(Exception):
     """The process of a call ended without a result; the message says by what."""
 
 
+class Exceeded(Crashed):
+    """A call was ended, since it took more than it may; the message says of what."""
+
+
 class Fork(Generic[G, T]):
     """A call that is made in a fork of this process, so that a crash does not end this one.
 
     The fork is made when it is first needed, and makes one call after the other until `end`. What it is given, the
     result and what the call raises must be picklable. Where there is no fork, the call is made here.
+
+    seconds  that a call may take
+    memory   bytes that the fork may hold, over those that this process holds
     """
 
-    def __init__(self, call: Callable[[G], T]) -> None:
+    def __init__(self, call: Callable[[G], T], *, seconds: float = math.inf, memory: float = math.inf) -> None:
         self._call = call
+        self._seconds, self._memory = seconds, memory
+        self._child = 0
         self._answers: Connection | None = None  # of the fork, if there is one now
         self._ended: Callable[[], Any] = int
 
@@ -49,8 +64,12 @@ class Fork(Generic[G, T]):
         if not hasattr(os, "fork"):
             return self._call(given)
         if self._answers is not None:
-            with contextlib.suppress(Crashed):
+            try:
                 return self._asked(given)
+            except Exceeded:
+                raise
+            except Crashed:
+                pass
             # What an earlier call did to the memory of the fork may be why: only a new one tells.
         return self._asked(given)
 
@@ -64,7 +83,11 @@ class Fork(Generic[G, T]):
         answers = self._answers or self._begun()
         try:
             answers.send(given)
+            self._wait(answers)
             result, error = answers.recv()
+        except Exceeded:
+            self.end()
+            raise
         except Exception:  # it ended, or its answer cannot be read
             status = self.end()
         except BaseException:  # an answer that is still to come belongs to no later call
@@ -80,6 +103,15 @@ class Fork(Generic[G, T]):
             raise Crashed(signal.Signals(number).name if number in signal.valid_signals() else f"signal {number}")
         raise Crashed(f"exit status {os.waitstatus_to_exitcode(status)}")
 
+    def _wait(self, answers: Connection) -> None:
+        """Wait for the beginning of an answer. Raises Exceeded."""
+        until, most = time.monotonic() + self._seconds, guard.memory(os.getpid()) + self._memory
+        while not answers.poll(PAUSE):
+            if time.monotonic() > until:
+                raise Exceeded(f"takes longer than {self._seconds:.3g} s")
+            if guard.memory(self._child) > most:
+                raise Exceeded(f"takes more than {self._memory / guard.GIB:.3g} GiB of memory")
+
     def _begun(self) -> Connection:
         """A new fork, by the end of its pipe that is here."""
         from multiprocessing import Pipe
@@ -92,7 +124,7 @@ class Fork(Generic[G, T]):
             here.close()
             _answer(self._call, there)
         there.close()
-        self._answers = here
+        self._answers, self._child = here, child
         self._ended = weakref.finalize(self, _end, child, here, os.getpid())
         return here
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon import guard
 from surgeon.errors import SurgeonError
@@ -19,9 +20,12 @@ from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.operators import COUNTS
-from surgeon.ir.process import Crashed, Fork
-from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied
+from surgeon.ir.process import Crashed, Exceeded, Fork
+from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied, nodes_of
 from surgeon.ir.saturation import unsaturated
+
+G = TypeVar("G")
+T = TypeVar("T")
 
 # How ONNX Runtime says that it lacks a kernel, the second of an LSTM's layout, and that it is older than the model.
 LACKS = (
@@ -36,6 +40,10 @@ LACKS_AT_RUN = "does not support double yet"  # of LSTM and GRU, which it loads
 _EIGHT_BITS = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
 UNSPOKEN = frozenset(f"tensor({kind})" for kind in ("bfloat16", *_EIGHT_BITS, "float4e2m1", "int4", "uint4"))
 EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"  # an option of ONNX Runtime
+SECONDS = 20.0  # that a run in a process of its own may take, and one more for each MB of the model
+MEMORY = 4 * guard.GIB  # bytes that it may take, and so many times the bytes of the model:
+TIMES = 16
+MOST_ITERATIONS = 1 << 20  # that a Loop may be asked for by a number in the file; more may have no end
 IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 
 
@@ -49,8 +57,9 @@ class Runner:
     It cannot where it has no kernel, is too old for the model, or does not hand over the types of inputs and outputs.
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
 
-    Some of ONNX Runtime's kernels crash on a tensor of size 0. The runs in which one may occur are made in a process of
-    their own, as all are where SURGEON_APART is set. It lasts until `end`. `threads` is how many ONNX Runtime uses for
+    Some of ONNX Runtime's kernels crash on a tensor of size 0, and a Loop may have no end. Runs in which that may be
+    are made in a process of their own, as all are where SURGEON_APART is set. It lasts until `end`, and has limits of
+    time and memory. Where one ended a run, the model is not run again. `threads` is how many ONNX Runtime uses for
     the others. `optimized` runs the model with ONNX Runtime's own optimizations.
     """
 
@@ -58,7 +67,10 @@ class Runner:
         self, model: ModelProto, folder: str | Path | None = None, *, threads: int = 1, optimized: bool = False
     ) -> None:
         self.model, self.folder, self._threads = model, folder, threads
-        self._apart = bool(os.environ.get(guard.APART)) or any(n.op_type in COUNTS for n in all_nodes(model.graph))
+        self.may_not_end = may_not_end(model)
+        self._apart = self.may_not_end or bool(os.environ.get(guard.APART))
+        self._apart = self._apart or any(n.op_type in COUNTS for n in all_nodes(model.graph))
+        self._exceeded = ""  # the limit that a run has met
         self._fork: Fork[Mapping[str, np.ndarray], list[np.ndarray]] | None = None
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
@@ -89,10 +101,15 @@ class Runner:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs on inputs by name. Raises Unrunnable."""
+        if self._exceeded:
+            raise Unrunnable(self._exceeded)
         if self.session is None:
             return self._reference.run(feeds)
         try:
             return self._run_session(feeds)
+        except Exceeded as limit:
+            self._exceeded = f"ONNX Runtime {limit}"
+            raise Unrunnable(self._exceeded) from None
         except Crashed as crash:
             raise Unrunnable(f"ONNX Runtime crashes ({crash})") from None
         except Exception as error:
@@ -109,13 +126,38 @@ class Runner:
             self.session, self._threads = _session(onnx_runtime(), unsaturated(self.model), self.folder), 1
         if not may_crash:
             return _results(self.session, feeds)
-        self._fork = self._fork or Fork(partial(_results, self.session))
+        self._fork = self._fork or _limited(partial(_results, self.session), self.model)
         return self._fork(feeds)
 
     def end(self) -> None:
         """End the process of the runs that may crash. A further one begins another."""
         if self._fork is not None:
             self._fork.end()
+
+
+def may_not_end(model: ModelProto) -> bool:
+    """Whether a Loop of a model ends only where its condition says so, as far as the file tells."""
+    loops = [node for node in nodes_of(model) if node.op_type == "Loop" and not node.domain]
+    if not loops:
+        return False
+    large = {t.name for t in model.graph.initializer if _is_large(t)}
+    large |= {n.output[0] for n in nodes_of(model) for a in n.attribute if a.name == "value" and _is_large(a.t)}
+    return any(not n.input[0] or n.input[0] in large for n in loops)
+
+
+def _is_large(tensor: TensorProto) -> bool:
+    """Whether it is a number of iterations after which nobody waits for a Loop's end."""
+    is_number = tensor.data_type == TensorProto.INT64 and math.prod(tensor.dims) == 1 and not tensor.external_data
+    return is_number and int(numpy_helper.to_array(tensor).item()) > MOST_ITERATIONS
+
+
+def _limited(call: Callable[[G], T], model: ModelProto) -> Fork[G, T]:
+    """A call that runs a model, in a process of its own."""
+    try:
+        size = model.ByteSize()
+    except UNWRITABLE:
+        size = 2 * guard.GIB
+    return Fork(call, seconds=SECONDS + size / 1e6, memory=MEMORY + TIMES * size)
 
 
 def _results(session: Any, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -194,6 +236,8 @@ class Reference:
     def __init__(self, model: ModelProto, folder: str | Path | None = None) -> None:
         from onnx.reference import ReferenceEvaluator
 
+        self.may_not_end, self._exceeded = may_not_end(model), ""
+        self._model = model
         try:
             self.evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=[*_mended(), *definitions()])
         except Exception as error:
@@ -201,11 +245,23 @@ class Reference:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The model's outputs on inputs by name. Raises Unrunnable."""
+        if self._exceeded:
+            raise Unrunnable(self._exceeded)
+        fork = _limited(self._results, self._model) if self.may_not_end else None
         try:
-            with np.errstate(all="ignore"):
-                return [as_array(r) for r in self.evaluator.run(None, dict(feeds))]
+            return self._results(feeds) if fork is None else fork(feeds)
+        except Exceeded as limit:
+            self._exceeded = f"onnx's reference evaluator {limit}"
+            raise Unrunnable(self._exceeded) from None
         except Exception as error:
             raise Unrunnable(first_line(error)) from None
+        finally:
+            if fork is not None:
+                fork.end()
+
+    def _results(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        with np.errstate(all="ignore"):
+            return [as_array(r) for r in self.evaluator.run(None, dict(feeds))]
 
 
 def as_array(result: Any) -> np.ndarray:

@@ -26,8 +26,7 @@ from surgeon.ir.protos import constants_in
 from surgeon.proof.feeds import SizedInput
 
 DeclaredInput = tuple[str, int, Shape]  # its name, its element type, its shape with names and unknown dimensions
-MOST_ELEMENTS = 1 << 26  # of an input whose size is chosen here
-MOST_DECLARED = 1 << 28  # of one whose size the model says itself: to draw it takes 5 GB
+MOST_ELEMENTS = 1 << 26  # of an input: to draw and compare as many takes 2 GB
 TOO_LARGE = f"at the sizes tried an input has more than {MOST_ELEMENTS} elements"
 # A formula's size is at least this, if it can be: one element has no variance, and all is rounding there.
 FEWEST = 4
@@ -119,18 +118,17 @@ def sized_inputs(
     largest_pad  sizes are larger than this: what is padded by reflection must be longer than the pad
     fixed        the sizes of names that somebody gives, and that no choice changes
 
-    A turn in which an input would have more than MOST_ELEMENTS elements is left out, or more than MOST_DECLARED where
-    the model says so.
+    A turn in which an input would have more than MOST_ELEMENTS elements is left out.
     """
     chooser = _Chooser(inputs, largest_pad, fixed, choice)
     for turn in range(chooser.turns()):
         sized = chooser.inputs_at(turn)
-        if not any(_is_too_large(*both) for both in zip(sized, inputs, strict=True)):
+        if not any(_is_too_large(dims) for _, _, dims in sized):
             yield sized
 
 
-def _is_too_large(sized: SizedInput, declared: DeclaredInput) -> bool:
-    return math.prod(sized[2]) > (MOST_DECLARED if sized[2] == declared[2] else MOST_ELEMENTS)
+def _is_too_large(dims: tuple[int, ...]) -> bool:
+    return math.prod(dims) > MOST_ELEMENTS
 
 
 def _sizes_to_borrow(inputs: Sequence[DeclaredInput], model: ModelProto) -> list[int]:
@@ -242,7 +240,7 @@ class Symbols:
             )
             for name, elem, shape in self.inputs
         ]
-        return None if any(_is_too_large(*both) for both in zip(found, self.inputs, strict=True)) else found
+        return None if any(_is_too_large(dims) for _, _, dims in found) else found
 
     def of(self, sized: Sequence[SizedInput]) -> dict[str, int] | None:
         """The size of each free dimension in inputs that have numbers; None where a formula hides one, or two inputs

@@ -31,10 +31,10 @@ from polygraphy.datatype import DataType
 from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, UsageError
-from surgeon.ir.files import is_large, with_weights
+from surgeon.ir.files import is_large
 from surgeon.ir.lattice import declared_shape, without_names
 from surgeon.ir.protos import given_inputs
-from surgeon.ir.run import Reference, Runner, Unrunnable
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import plugin_library, serialized, tactics
@@ -118,9 +118,9 @@ class OnnxRuntime:
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
         runnable = with_functions(model)
         folder = None if path is None else path.parent
-        session = Runner(runnable, folder).session
-        runner = _evaluated(with_weights(runnable, folder)) if session is None else OnnxrtRunner(session)
-        return Running(self.title, runner)
+        runs = Runner(runnable, folder)
+        is_own = runs.session is None or runs.may_not_end
+        return Running(self.title, _own(runnable, runs) if is_own else OnnxrtRunner(runs.session))
 
 
 class FunctionRunner(BaseRunner):  # type: ignore[misc]
@@ -143,14 +143,16 @@ class FunctionRunner(BaseRunner):  # type: ignore[misc]
         return found
 
 
-def _evaluated(model: ModelProto) -> FunctionRunner:
-    """onnx's reference evaluator, for what ONNX Runtime has no kernel for or cannot take from NumPy (bfloat16)."""
-    evaluator, names = Reference(model), [o.name for o in model.graph.output]
+def _own(model: ModelProto, runs: Runner) -> FunctionRunner:
+    """surgeon's own runner, for what ONNX Runtime has no kernel for or cannot take from NumPy (bfloat16).
+
+    It is for a Loop that may have no end, too: its runs have a limit of time."""
+    names = [o.name for o in model.graph.output]
     inputs = [
         (i.name, DataType.from_dtype(i.type.tensor_type.elem_type, "onnx"), without_names(declared_shape(i)))
         for i in given_inputs(model)
     ]
-    return FunctionRunner("onnx-reference", inputs, lambda feeds: dict(zip(names, evaluator.run(feeds), strict=True)))
+    return FunctionRunner("surgeon", inputs, lambda feeds: dict(zip(names, runs.run(feeds), strict=True)))
 
 
 # ---- what TensorRT's parser understood -------------------------------------------------------------------------------
