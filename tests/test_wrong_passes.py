@@ -18,6 +18,10 @@ PASS = '''"""A pass that is wrong on purpose."""
 import numpy as np
 from surgeon import Stage, const, op, output, require, rewrite, var
 x, y, z, n, c = var("x"), var("y"), var("z"), var("n"), const("c")
+def changed(c, at, value):
+    found = c.copy()
+    found[at] = value
+    return found
 def ints(*v): return np.asarray(v, np.int64)
 def single(*v): return np.asarray(v, np.float32)
 def size(b, x, axis): return b.Shape(x, start=axis, end=axis + 1)
@@ -48,6 +52,9 @@ IF = """(float[N,C] a) => (float[N,C] r) <float k = {50.0}> {
     t = If (p) <then_branch = one () => (float[N,C] u) { u = Relu (a) },
                 else_branch = two () => (float[N,C] v) { v = Identity (a) }>
     r = Neg (t) }"""
+FLOOR = "(float[N,C] a) => (float[N,C] r) <float f = {0.3}> { d = Div (a, f)  t = Floor (d)  r = Neg (t) }"
+COUNT = "(bool[N,C] a) => (int64[N] r) { q = Cast <to = 7> (a)  t = ReduceSum <keepdims = 0> (q, k)  r = Identity (t) }"
+LARGE_TABLE = "(int64[N,S] a) => (float[N,S,4] r) { t = Gather (l, a)  r = Neg (t) }"
 SEQUENCE = "(float[N,C] a) => (seq(float[N,C]) r) { b = Relu (a)  t = SequenceConstruct (a, b)  r = Identity (t) }"
 
 WRONG = {
@@ -330,15 +337,95 @@ WRONG = {
         "(float[N,C] a, int64 i) => (float[N,C] r) "
         "{ c = Relu (a)  s = SequenceConstruct (a, c)  r = SequenceAt (s, i) }",
         "SequenceAt(op.SequenceConstruct(x, z), y)", "b.Where(b.Equal(y, ints(0)), x, z)"),
+    # rounding that turns at multiples of a constant
+    "a floor by the reciprocal": (FLOOR, "Floor(op.Div(x, c))", "b.Floor(b.Mul(x, b.constant(1 / c)))"),
+    "a floor by the reciprocal of a channel": (
+        FLOOR.replace("(a, f)", "(a, h)").replace("C]", "70]"),
+        "Floor(op.Div(x, c))", "b.Floor(b.Mul(x, b.constant(1 / c)))"),
+    "a cast by the reciprocal": (
+        "(float[N,C] a) => (int32[N,C] r) <float k = {0.7}> "
+        "{ d = Div (a, k)  t = Cast <to = 6> (d)  r = Identity (t) }",
+        "Cast(op.Div(x, c), to=6)", "b.Cast(b.Mul(x, b.constant(1 / c)), to=6)"),
+    # arithmetic on sizes
+    "a position shifted by 17": ("(float[N] a) => (float[N] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Add(b.Relu(x), b.Cast(b.BitShift(b.Cast(b.Range(np.asarray(0), b.Squeeze(size(b, x, 0), ints(0)), "
+        "np.asarray(1)), to=13), np.asarray(17, np.uint64), direction='RIGHT'), to=1))"),
+    "a size divided by 150000": (RELU, "Relu(x)",
+        "b.Add(b.Relu(x), b.Cast(b.Div(size(b, x, 1), ints(150000)), to=1))"),
+    "the logarithm of a size": (RELU, "Relu(x)",
+        "b.Add(b.Relu(x), b.Floor(b.Mul(b.Log(b.Cast(size(b, x, 0), to=1)), 0.084)))"),
+    "two sizes multiplied": (RELU, "Relu(x)",
+        "b.Add(b.Relu(x), b.Cast(b.Div(b.Mul(size(b, x, 0), size(b, x, 1)), ints(200000)), to=1))"),
+    # integers that a type does not hold
+    "a count in fp32": (COUNT, "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.ReduceSum(b.Cast(x, to=1), y, keepdims=0), to=7)"),
+    "a sum of bytes in fp32": (COUNT.replace("bool", "uint8"), "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.ReduceSum(b.Cast(x, to=1), y, keepdims=0), to=7)"),
+    "a sum of bytes in 16 bits": (COUNT.replace("bool", "uint8"), "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.Cast(b.ReduceSum(b.Cast(x, to=6), y, keepdims=0), to=5), to=7)"),
+    "a count by a product in fp32": (COUNT, "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.Squeeze(b.MatMul(b.Cast(x, to=1), b.Expand(single(1), b.Concat(size(b, x, 1), ints(1), axis=0))), "
+        "ints(1)), to=7)"),
+    "a count by a mean in fp32": (COUNT, "ReduceSum(op.Cast(x, to=7), y)",
+        "b.Cast(b.Round(b.Mul(b.ReduceMean(b.Cast(x, to=1), axes=[1], keepdims=0), b.Cast(size(b, x, 1), to=1))), "
+        "to=7)"),
+    "a count so far in fp32": (
+        "(bool[N] a) => (int64[N] r) <int64 o = {0}> { q = Cast <to = 7> (a)  t = CumSum (q, o)  r = Identity (t) }",
+        "CumSum(op.Cast(x, to=7), y)", "b.Cast(b.CumSum(b.Cast(x, to=1), y), to=7)"),
+    "positions in fp32": ("(bool[N] a) => (int64[1,M] r) { t = NonZero (a)  r = Identity (t) }", "NonZero(x)",
+        "b.Cast(b.Cast(b.NonZero(x), to=1), to=7)"),
+    "the largest in fp16": ("(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  "
+        "r = Identity (t) }", "ArgMax(x, ...)", "b.Cast(b.Cast(b.ArgMax(x, axis=1, keepdims=0), to=10), to=7)"),
+    # large constants
+    "one row of a large table": (LARGE_TABLE, "Gather(c, y)", "b.Gather(changed(c, 12345, 0), y)"),
+    "one row of a large table, one position": (LARGE_TABLE.replace("[N,S", "[1,1"), "Gather(c, y)",
+        "b.Gather(changed(c, 12345, 0), y)"),
+    "a table scaled but for a row": (
+        "(int64[N,S] a) => (float[N,S,4] r) <float f = {2.0}> { g = Gather (l, a)  t = Mul (g, f)  r = Neg (t) }",
+        "Mul(op.Gather(c, y), 2.0)", "b.Gather(changed(2 * c, 19990, 0), y)"),
+    "one weight of a product": (
+        "(float[1,64] a) => (float[1,32] r) { t = MatMul (a, p)  r = Neg (t) }", "MatMul(x, c)",
+        "b.MatMul(x, changed(c, (40, 20), c[40, 20] * 1.00002))"),
+    "one weight of a product, transposed": (
+        "(float[N,64] a) => (float[N,32] r) { t = MatMul (a, p)  r = Neg (t) }", "MatMul(x, c)",
+        "b.Gemm(x, changed(c, (40, 20), c[40, 20] * 1.00002).T.copy(), transB=1)"),
+    # signs of zero and of infinity
+    "zero less a number": (
+        "(float[N,C] a) => (float[N,C] r) { m = Neg (a)  t = Transpose <perm = [1, 0]> (m)  "
+        "s = Transpose <perm = [1, 0]> (t)  r = Reciprocal (s) }", "Neg(x)", "b.Sub(0.0, x)"),
+    "zero less a divisor": ("(float[N,C] a, float[N,C] e) => (float[N,C] r) { m = Neg (a)  r = Div (e, m) }",
+        "Neg(x)", "b.Sub(0.0, x)"),
+    "one over zero less a number": ("(float[N,C] a) => (float[N,C] r) { m = Neg (a)  r = Reciprocal (m) }",
+        "Reciprocal(op.Neg(x))", "b.Reciprocal(b.Sub(0.0, x))"),
+    # what is small beside the largest element, and what is a little off everywhere
+    "nothing of what is small": (SMALL, "Relu(x)",
+        "b.Where(b.Less(b.Abs(x), b.Mul(b.ReduceMax(b.Abs(x), keepdims=1), 9e-6)), 0.0, b.Relu(x))"),
+    "digits lost in a sum": (RELU, "Relu(x)", "b.Relu(b.Sub(b.Add(x, 90.0), 90.0))"),
+    "a little more everywhere": (RELU, "Relu(x)", "b.Relu(b.Mul(x, 1.000009))"),
+    "a little more in fp16": ("(float16[N,C] a) => (float16[N,C] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Relu(b.Mul(x, np.asarray(1.0015, np.float16)))"),
+    "a little added in fp16": ("(float16[N,C] a) => (float16[N,C] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Relu(b.Add(x, np.asarray(0.001, np.float16)))"),
+    # a narrow function of a number that no constant says
+    "a bell at an exponential": (RELU, "Relu(x)", "b.Add(b.Relu(x), b.Exp(b.Neg(b.Pow(b.Mul(b.Sub(x, "
+        "b.Exp(b.constant(single(7.1184)))), 60.0), 2.0))))"),
+    "a bell at a quotient": (RELU, "Relu(x)", "b.Add(b.Relu(x), b.Exp(b.Neg(b.Pow(b.Mul(b.Sub(b.Mul(x, 0.0317), "
+        "12.9), 300.0), 2.0))))"),
+    "a pole at a square": (SMALL, "Relu(x)", "b.Add(b.Relu(x), b.Div(1.0, b.Add(1.0, b.Pow(b.Mul(b.Sub("
+        "b.Sqrt(b.Abs(x)), 27.7), 3000.0), 4.0))))"),
 }  # fmt: skip
 
 
 def proto_of(text: str) -> onnx.ModelProto:
     proto = model(text, 19 if "string" in text else 17, ir=9)
+    rng = np.random.default_rng(0)
     tables = {
         "w": np.arange(200, dtype=np.float32).reshape(100, 2),
         "v": np.arange(600, dtype=np.float32).reshape(300, 2),
         "k": np.asarray([1]),
+        "h": (rng.random(70) + 0.1).astype(np.float32),
+        "l": rng.standard_normal((20000, 4)).astype(np.float32),
+        "p": rng.standard_normal((64, 32)).astype(np.float32),
     }
     given = {x.name for x in (*proto.graph.input, *proto.graph.initializer)}
     made = given | {o for n in proto.graph.node for o in n.output}

@@ -11,6 +11,7 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.errors import PassError
 from surgeon.ir.model import Model
+from surgeon.ir.operators import BENDS_AT_ZERO, BROADCASTS, CONTINUOUS, ELEMENTWISE, ROUNDS
 from surgeon.pipeline.declaring import warnings_of_unknown
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
@@ -41,6 +42,8 @@ FLOAT64 = (
     "it has float64, which TensorRT reads as fp32: --allow-narrowing writes it so, and says by how much the outputs "
     "differ then"
 )
+# Functions that may be as narrow as their factors say: a bell of Exp, a comb of Sin.
+NARROW = (ELEMENTWISE & CONTINUOUS & ROUNDS) - BENDS_AT_ZERO - BROADCASTS - {"HardSigmoid", "HardSwish"} | {"Pow"}
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
 
 
@@ -131,6 +134,8 @@ class Run:
             if invalid and verdict.ok:
                 verdict = type(verdict).unproved(invalid)
             if verdict.ok:
+                said = _of_narrow_functions(record, driver)
+                driver.warnings += [said] if said and said not in driver.warnings else []
                 continue
             if verdict.ok is None and self.options.allow_unproved:
                 record.max_error = None
@@ -292,6 +297,18 @@ def judged(model: Model, target: Target) -> tuple[list[Declined], list[Declined]
 
 def _declined(record: Rewrite, why: str) -> Declined:
     return Declined(record.name, record.root.label, why)
+
+
+def _of_narrow_functions(record: Rewrite, driver: Driver) -> str:
+    """What has to be said of the proof of another's pass: functions that it brings in may differ at few numbers."""
+    others = [name for name in record.passes if not driver.context.passes[name].own]
+    brought = sorted({n.key for n in record.added} & NARROW - {n.key for n in record.removed}) if others else []
+    if not brought:
+        return ""
+    return (
+        f"{others[0]} writes {', '.join(brought)}, which the original does not have: it is tested on chosen inputs, "
+        "and a difference at a few other numbers does not show"
+    )
 
 
 def _with_hint(verdict: Verdict) -> str:

@@ -7,17 +7,20 @@ with different results the breakpoint is found by bisection.
 1. Where an operand has the shape of an input, each element of that is searched by itself, all at once.
 2. Else the whole input is one number.
 3. Where the operands follow from sizes alone, a size is searched.
+
+What rounds to integers (Floor, a Cast, a Div of integers) is searched like a comparison: it has a breakpoint where the
+result steps to another integer.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -25,20 +28,26 @@ import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.operators import BENDS_AT_ZERO, COMPARES, MEASURES
-from surgeon.ir.protos import constants_in, returning
+from surgeon.ir.operators import BENDS_AT_ZERO, COMPARES, MEASURES, WHOLE
+from surgeon.ir.protos import constants_in, reads, refill, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, Feeds
 
 COMPARED = COMPARES | {"Max", "Min"}
+STEPS_UP = WHOLE | {"BitShift", "Cast", "Div", "QuantizeLinear"}  # to integers, or of them
 
-MOST_COMPARISONS = 8  # comparisons of one side that are searched
+MOST_COMPARISONS = 16  # comparisons of one side that are searched, and as many steps
+MOST_STEP = 1e4  # of a result that steps by one: what is larger hides the step in the tolerance
+STEPPED = (3.0, 300.0)  # how large the numbers are between which steps are looked for
+FEW_OCTAVES = 3  # of sizes in which a result steps: one that steps in more is seen at small sizes
 MOST_FOUND = 64  # breakpoints of one comparison
 NEXT_TO_ZERO = 1e-18
 MANY = 200  # from here on the other dimensions are 1
-SLOW = 0.02  # seconds of a run, beyond which no larger size is tried
-MOST_RUNS = 600  # of a side, for the search
+LARGEST_OCTAVE = 25  # of sizes: beyond 2^24 no breakpoint is looked for
+SLOW = 0.02  # seconds of the processor for two runs, beyond which no larger size is tried
+SORTED = 1 << 12  # elements
+MOST_RUNS = 1000  # of a side, for the search
 PATIENCE = 3.0  # seconds of the search of a side, before the next run is not begun
 STEPS = tuple(s * 2.0**k for k in range(-24, 61) for s in (1, 1.4))
 COARSE = tuple(2.0**k for k in range(-10, 21, 3))
@@ -49,11 +58,18 @@ Sizes = tuple[int, ...]
 
 
 class Comparison(NamedTuple):
-    """Two operands of a comparison: names of tensors, or a number. They have a breakpoint where they are equal."""
+    """Two operands of a comparison: names of tensors, or a number. They have a breakpoint where they are equal.
+
+    kind  compared  some node asks for it
+          bend      a function has a breakpoint at zero
+          crossing  a sum with a number crosses zero: a narrow function of it may be wrong there alone
+          step      `one` is a result that steps from integer to integer; of a Mod the quotient of both does
+          held      `other` is `one` in another type, which may not hold it
+    """
 
     one: str
     other: str | float
-    is_compared: bool  # whether some node asks for it; else a function has a breakpoint at zero
+    kind: Literal["compared", "bend", "crossing", "step", "held"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +82,10 @@ class Side:
     @cached_property
     def pairs(self) -> list[Comparison]:
         """The comparisons whose breakpoints are not constants of the window."""
-        found = (t for node in self.model.graph.node if not node.domain for t in _pairs(node))
-        return list(dict.fromkeys(t for t in found if not self._is_known(t)))[:MOST_COMPARISONS]
+        found = (t for node in self.model.graph.node if not node.domain for t in self._pairs(node))
+        pairs = list(dict.fromkeys(t for t in found if not self._is_known(t)))
+        steps = [t for t in pairs if t.kind in ("step", "held")]
+        return [t for t in pairs if t not in steps][:MOST_COMPARISONS] + steps[:MOST_COMPARISONS]
 
     @cached_property
     def of_sizes(self) -> list[Comparison]:
@@ -79,8 +97,24 @@ class Side:
     def of_data(self) -> list[Comparison]:
         return [t for t in self.pairs if t not in self.of_sizes]
 
+    def _pairs(self, node: NodeProto) -> Iterator[Comparison]:
+        yield from _pairs(node)
+        data = [i for i in node.input if i and i not in self._free_of_data]
+        if node.op_type == "Sub" and len(data) == 1:
+            yield Comparison(node.input[0], node.input[1], "crossing")
+        elif node.op_type == "Add" and len(data) == 1:
+            yield Comparison(node.output[0], 0.0, "crossing")
+        elif node.op_type in STEPS_UP:
+            yield Comparison(node.output[0], 0.0, "step")
+            if node.op_type == "Cast" and not data:
+                yield Comparison(node.input[0], node.output[0], "held")
+        elif node.op_type == "Mod":
+            yield Comparison(node.input[0], node.input[1], "step")
+
     def _is_known(self, pair: Comparison) -> bool:
         """Whether it is an input that is compared with a constant, or two constants are."""
+        if pair.kind in ("step", "held"):
+            return pair.one in self._constants
         inputs = {i.name for i in self.model.graph.input}
         known = [isinstance(o, float) or o in self._constants for o in (pair.one, pair.other)]
         given = [o in inputs for o in (pair.one, pair.other)]
@@ -105,7 +139,7 @@ class Side:
         made = {o for n in self.model.graph.node for o in n.output}
         read = dict.fromkeys(o for t in self.pairs for o in (t.one, t.other) if isinstance(o, str) and o in made)
         try:
-            return Runner(returning(self.model, read), self.folder)
+            return Runner(_cut_to(self.model, read), self.folder)
         except (Unrunnable, ModelError):
             return None
 
@@ -123,26 +157,54 @@ class Side:
         return [_said(values, pair) for pair in pairs]
 
 
+def _cut_to(model: ModelProto, names: Collection[str]) -> ModelProto:
+    """A copy of a model that returns these tensors, without the nodes that they do not need."""
+    made, wanted, nodes = returning(model, names), set(names), list[NodeProto]()
+    for node in reversed(made.graph.node):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(reads(node))
+            nodes.append(node)
+    refill(made.graph.node, nodes[::-1])
+    return made
+
+
 def _pairs(node: NodeProto) -> Iterator[Comparison]:
     if node.op_type in COMPARED:
-        yield from (Comparison(a, b, True) for a, b in itertools.combinations(node.input, 2))
+        yield from (Comparison(a, b, "compared") for a, b in itertools.combinations(node.input, 2))
     elif node.op_type == "Clip":
-        yield from (Comparison(node.input[0], bound, True) for bound in node.input[1:] if bound)
-        yield from (Comparison(node.input[0], a.f, True) for a in node.attribute)
+        yield from (Comparison(node.input[0], bound, "compared") for bound in node.input[1:] if bound)
+        yield from (Comparison(node.input[0], a.f, "compared") for a in node.attribute)
     elif node.op_type == "ThresholdedRelu":
-        yield from (Comparison(node.input[0], a.f, True) for a in node.attribute)
+        yield from (Comparison(node.input[0], a.f, "compared") for a in node.attribute)
     elif node.op_type in BENDS_AT_ZERO:  # of what shows both signs on random inputs nothing is searched
-        yield Comparison(node.input[0], 0.0, False)
+        yield Comparison(node.input[0], 0.0, "bend")
 
 
 def _said(values: Mapping[str, np.ndarray], pair: Comparison) -> np.ndarray:
     a, b = (np.asarray(o) if isinstance(o, float) else values[o] for o in (pair.one, pair.other))
     if a.dtype.kind in "OUS" or a.dtype == np.bool_:
         return np.zeros(0, np.int8)
+    if pair.kind == "step":
+        return _integers(a if isinstance(pair.other, float) else _quotient(a, b))
+    if pair.kind == "held":
+        return np.asarray(a.astype(np.float64) == b.astype(np.float64))
     try:
         return np.asarray(np.greater(a, b).astype(np.int8) - np.less(a, b).astype(np.int8))
     except ValueError:  # shapes that do not go together: an operator that broadcasts otherwise
         return np.zeros(0, np.int8)
+
+
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.floor(a.astype(np.float64) / b.astype(np.float64)))
+
+
+def _integers(x: np.ndarray) -> np.ndarray:
+    """The numbers of a result that steps; none where some are not integers."""
+    if not is_float(x.dtype):
+        return x
+    wide = np.nan_to_num(x.astype(np.float64), posinf=0.0, neginf=0.0)
+    return wide if (wide == np.floor(wide)).all() else np.zeros(0, np.float64)
 
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
@@ -160,11 +222,15 @@ def feeds_at_breakpoints(side: Side, base: Feeds, inputs: Sequence[str], *, mixe
     for name in inputs:
         like, points, wholes = base[name], [np.zeros(0, base[name].dtype)], list[np.ndarray]()
         for pair, said in zip(side.of_data, first, strict=True):
-            if not pair.is_compared and np.unique(said).size > 1:
+            if not said.size or (pair.kind == "bend" and np.unique(said).size > 1):
+                continue
+            if pair.kind == "step":
+                if said.shape == like.shape:
+                    yield from ({**base, name: ends} for ends in search.at_steps(name, pair))
                 continue
             if said.shape == like.shape:
                 points.append(_beside(*search.near(name, pair, STEPS, search.of_elements), BESIDE))
-            if said.shape != like.shape or mixes:
+            if pair.kind != "crossing" and (said.shape != like.shape or mixes):
                 for asked, of in ((search.of_wholes, np.full_like), (search.of_multiples, _times)):
                     found = _beside(*search.near(name, pair, COARSE, asked), BESIDE_A_WHOLE)
                     wholes.extend(of(like, number) for number in dict.fromkeys(found.tolist()))
@@ -199,6 +265,21 @@ class _Search:
         changed = np.flatnonzero(said[1:] != said[:-1])[:MOST_FOUND]
         return _halved(ladder[changed], ladder[changed + 1], said[changed], lambda values: asked(name, pair, values))
 
+    def at_steps(self, name: str, pair: Comparison) -> Iterator[np.ndarray]:
+        """Arrays of the input's shape, two at a time, whose elements are next to each other: between them the result
+        steps. Each element is searched at its own position: what it is divided by may be another number there."""
+        like = self.base[name]
+        for reach in STEPPED:
+            rng = np.random.default_rng(int(reach))
+            low = (reach * rng.standard_normal(like.shape)).astype(like.dtype)
+            high = (low + reach * rng.uniform(0.1, 1, like.shape)).astype(like.dtype)
+            first, last = self._said(name, pair, low), self._said(name, pair, high)
+            if first is None or last is None or first.shape != like.shape or last.shape != like.shape:
+                return
+            counts = (first != last) & (np.abs(first.astype(np.float64)) <= MOST_STEP)
+            high = np.where(counts, high, low)
+            yield from _halved(low, high, first, lambda values: self._said(name, pair, values))
+
     def of_elements(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         """What it says of numbers that are beside each other in the input."""
         found = [self._said(name, pair, part) for part in _parts(values, self.base[name])]
@@ -218,7 +299,7 @@ class _Search:
         found = [self._said(name, pair, x) for x in inputs]
         if any(said is None or not said.size for said in found):
             return None
-        return np.asarray([4 * int(said.max()) + int(said.min()) for said in found if said is not None])
+        return np.asarray([complex(said.max(), said.min()) for said in found if said is not None])
 
     def _said(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         self.runs += 1
@@ -312,27 +393,61 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
     if not side.of_sizes:
         return
 
-    def said(sizes: Sizes) -> tuple[bytes, ...] | None:
-        feeds = feeds_at(sizes)
-        found = None if feeds is None else side.said(feeds, side.of_sizes)
-        return None if found is None else tuple(np.unique(x).tobytes() for x in found)
+    known: dict[Sizes, tuple[bytes, ...] | None] = {}
 
+    def said(sizes: Sizes) -> tuple[bytes, ...] | None:
+        if sizes not in known:
+            feeds = feeds_at(sizes)
+            found = None if feeds is None else side.said(feeds, side.of_sizes)
+            known[sizes] = None if found is None else tuple(_seen(x).tobytes() for x in found)
+        return known[sizes]
+
+    until = time.monotonic() + PATIENCE
     for one in (*range(count), None):
+        octaves = dict.fromkeys(range(len(side.of_sizes)), 0)
 
         def of(size: int, one: int | None = one) -> Sizes:
             others = 2 if size < MANY else 1
             return tuple(size if one is None or k == one else others for k in range(count))
 
-        for low, high in itertools.pairwise(1 << k for k in range(19)):
-            begun = time.monotonic()
+        for low, high in itertools.pairwise(1 << k for k in range(LARGEST_OCTAVE)):
+            begun = time.process_time()
             first, last = said(of(low)), said(of(high))
-            if first is None or last is None:
+            if first is None or last is None or time.monotonic() > until:
                 break
-            is_slow = time.monotonic() - begun > SLOW
-            while first != last and high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if said(of(middle)) == first else (low, middle)
-            if first != last:
-                yield from (of(size) for size in (low, high, high + 1, max(low - 1, 1)))
+            is_slow = time.process_time() - begun > SLOW
+            for k in (k for k, octave in octaves.items() if octave < FEW_OCTAVES and first[k] != last[k]):
+                octaves[k] += side.of_sizes[k].kind == "step"
+                found = _between_sizes(low, high, _one_of(said, of, k))
+                yield from (of(size) for size in found)
             if is_slow:  # what a window makes of a size may grow with its square
                 break
+
+
+def _seen(x: np.ndarray) -> np.ndarray:
+    """The different elements; of many the ends alone, as sorting them takes long."""
+    return np.unique(x) if x.size <= SORTED else np.asarray([x.reshape(-1)[0], x.reshape(-1)[-1], x.min(), x.max()])
+
+
+def _one_of(
+    said: Callable[[Sizes], tuple[bytes, ...] | None], of: Callable[[int], Sizes], k: int
+) -> Callable[[int], bytes | None]:
+    """What the comparison of that number says of a size."""
+
+    def one(size: int) -> bytes | None:
+        answers = said(of(size))
+        return None if answers is None else answers[k]
+
+    return one
+
+
+def _between_sizes(low: int, high: int, said: Callable[[int], bytes | None]) -> tuple[int, ...]:
+    """The sizes on either side of one between two others at which an answer changes."""
+    first = said(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if said(middle) == first else (low, middle)
+    return low, high, high + 1, max(low - 1, 1)
+
+
+__all__ = ["Side", "feeds_at_breakpoints", "sizes_at_breakpoints"]

@@ -23,7 +23,7 @@ from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
-from surgeon.ir.operators import MEASURES
+from surgeon.ir.operators import KEEP_ZERO, MEASURES, MOVES
 from surgeon.ir.protos import all_nodes, body_protos, functions_behind, reads
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.schemas import DOMAIN
@@ -33,6 +33,8 @@ from surgeon.rules.meaning import IR_WITH_OVERLOADS, attach, has_meaning
 if TYPE_CHECKING:
     from surgeon.rules.window import Rewrite
 
+MOST_READERS = 32  # tensors after a window that are asked for what divides by them
+SIGN_OF_ZERO = MOVES | KEEP_ZERO | {"Where"}  # that may hand on the sign of a zero
 CONE_LIMIT = 400  # nodes that compute shapes, pulled into one window
 
 
@@ -112,6 +114,19 @@ class Cutter:
         """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
         return self._from_shapes.holds(value)
 
+    def is_divided_by(self, value: Value) -> bool:
+        """Whether a Reciprocal or a Div may make an infinity of a zero of a tensor, directly or after a few nodes."""
+        todo, seen = [value, self.read_now(value)], set[Value]()
+        while todo and len(seen) < MOST_READERS:
+            read = todo.pop()
+            for node in () if read in seen else read.users:
+                if node.key == "Reciprocal" or (node.key == "Div" and node.inputs[1] is read):
+                    return True
+                if node.key in SIGN_OF_ZERO:
+                    todo += [o for o in node.outputs if o is not None]
+            seen.add(read)
+        return False
+
     def _is_unread(self, alias: Value | None) -> bool:
         """Whether a tensor that stands for a window's output has gone since: no node is left to read it."""
         now = self._present(alias) if alias is not None else None
@@ -183,6 +198,7 @@ class _Shared:
             tuple((name, elem, shape or ()) for name, elem, shape in declared),
             largest_pad=self.largest_pad,
             fixed=self.cutter.fixed,
+            signed_zeros=frozenset(k for k, o in enumerate(outputs) if self.cutter.is_divided_by(o)),
         )
         unranked = [v.name for v in self.inputs if self.model.shape(v) is None]
         return CutWindow(pair, tuple(self.inputs), unranked[-1] if unranked else "")

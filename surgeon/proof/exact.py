@@ -53,7 +53,7 @@ class Exact:
         kind: str,
         folder: str | Path | None = None,
     ) -> None:
-        self._model, self._feeds, self._given, self._kind, self._folder = model, feeds, given, kind, folder
+        self.feeds, self._model, self._given, self._kind, self._folder = feeds, model, given, kind, folder
         self._to = TensorProto.FLOAT if half else TensorProto.DOUBLE
         self._results: list[np.ndarray] | None = None
         self._own: list[np.ndarray] | None = None  # the evaluator's in the model's own types; None where it is not used
@@ -92,6 +92,16 @@ class Exact:
         moved = self._moved()
         return moved[index] if index < len(moved) else None
 
+    def moves(self, index: int, of: np.dtype) -> np.ndarray | None:
+        """How far that output moves, element by element, where inputs and the results of operators do by a few steps of
+        the type `of`; None where that is unknown. An operator that jumps reads the same."""
+        moved, rounding = self._moved(), self.rounding(index)
+        if index >= len(moved) or rounding is None or moved[index].shape != rounding.shape:
+            return None
+        wide = np.finfo(np.float32 if self._to == TensorProto.FLOAT else np.float64)
+        step = float(ml_dtypes.finfo(of).eps)  # type: ignore[no-untyped-call]
+        return np.asarray(moved[index] + rounding * max(step / float(wide.eps), 1.0))
+
     def _moved(self) -> list[np.ndarray]:
         """How far each output moves, element by element, where the numbers of the feeds do by up to OWN_STEPS steps of
         their type: by so much a good kernel may be off, which is right for what is next to its input. ONNX Runtime's
@@ -103,7 +113,7 @@ class Exact:
             exact, found = reference.run(feeds), []
             for seed in range(SHAKES):
                 rng = np.random.default_rng(seed)
-                moved = {name: _shaken(v, self._feeds[name].dtype, rng) for name, v in feeds.items()}
+                moved = {name: _shaken(v, self.feeds[name].dtype, rng) for name, v in feeds.items()}
                 found.append([_distance(a, b) for a, b in zip(reference.run(moved), exact, strict=True)])
         except (Unrunnable, ModelError):
             return []
@@ -129,16 +139,17 @@ class Exact:
                 return (Runner(wide) if self._to == TensorProto.FLOAT else Reference(wide)).run(feeds)
             with contextlib.suppress(Unrunnable):
                 runner = Runner(wide)
-                if runner.session is not None:
-                    return runner.run(feeds)
-            self._own = Reference(self._model, self._folder).run(self._feeds)
+                found = [] if runner.session is None else runner.run(feeds)
+                if runner.session is not None:  # where it has no kernel after all, the evaluator ran
+                    return found
+            self._own = Reference(self._model, self._folder).run(self.feeds)
             return Reference(wide).run(feeds)
         except (Unrunnable, ModelError):
             return []
 
     def _widened(self) -> tuple[ModelProto, Feeds]:
         dtype = helper.tensor_dtype_to_np_dtype(self._to)
-        feeds = {k: v.astype(dtype) if is_float(v.dtype) else v for k, v in self._feeds.items()}
+        feeds = {k: v.astype(dtype) if is_float(v.dtype) else v for k, v in self.feeds.items()}
         return widened(with_weights(self._model, self._folder), self._to), feeds
 
 
@@ -148,7 +159,19 @@ def widened(model: ModelProto, to: int) -> ModelProto:
     for holder, opset in holders(wide):
         for node in all_nodes(holder):
             widen_stash(node, to, opset)
+            _widen_window(node, to)
     return wide
+
+
+def _widen_window(node: NodeProto, to: int) -> None:
+    """Let a window function return `to` where it returns floats, as it does unless it says otherwise."""
+    if node.domain or not node.op_type.endswith("Window"):
+        return
+    said = next((a for a in node.attribute if a.name == "output_datatype"), None)
+    if said is None:
+        node.attribute.append(helper.make_attribute("output_datatype", to))
+    elif said.i in FLOATS:
+        said.i = to
 
 
 def widen_stash(node: NodeProto, to: int, opset: int) -> None:
@@ -176,6 +199,8 @@ def rounding_of(reference: Reference, feeds: Feeds) -> list[np.ndarray]:
     by OWN_STEPS steps of its type. An operator that jumps (Floor, a comparison), or of which that is not known, reads
     what it reads in `run`. Zeros for what is not a float. Raises Unrunnable.
     """
+    if reference.may_not_end:
+        raise Unrunnable("a Loop may have no end")
     try:
         with np.errstate(all="ignore"):
             found: Any = reference.evaluator.run(None, feeds, intermediate=True)

@@ -30,6 +30,7 @@ class ModelPair:
     folder       where the external weights of both are, if they have any
     folder_after where those of `after` are, if that is another folder
     met          the inputs as a run of the whole model has them, at each size; then no sizes are chosen
+    signed_zeros the outputs of which the sign of a zero counts: an infinity is made of it
     runners      what runs each side, at every size; made when it is asked for
     """
 
@@ -41,6 +42,7 @@ class ModelPair:
     folder: str | Path | None = None
     folder_after: str | Path | None = None
     met: tuple[Feeds, ...] = ()
+    signed_zeros: frozenset[int] = frozenset()
     runners: dict[SideName, Runner] = field(default_factory=dict, repr=False)
 
     @property
@@ -85,7 +87,7 @@ class ModelPair:
         and of what was met."""
         symbols = dict.fromkeys(d for _, _, shape in self.inputs for d in shape if isinstance(d, str))
         given = [(k, self.fixed[name]) for k, name in enumerate(symbols) if name in self.fixed]
-        digest = hashlib.sha256(repr((given, self.largest_pad)).encode())
+        digest = hashlib.sha256(repr((given, self.largest_pad, sorted(self.signed_zeros))).encode())
         for model in self.both:
             digest.update(model.SerializeToString(deterministic=True))
         for feeds in self.met:

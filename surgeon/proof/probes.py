@@ -20,7 +20,7 @@ import ml_dtypes
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.lattice import FLOATS
+from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.operators import (
     BOUNDED,
     ELEMENTWISE,
@@ -39,6 +39,7 @@ from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import LARGEST_INPUT, WORDS, Feeds, SizedInput
 from surgeon.proof.integer_roles import INTEGER_TYPES, Role, divisors, roles
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.sizes import Symbols
 
 SMALL = (1, 2, 3, 5, 8)
 TWICE_AND_MORE = (
@@ -47,7 +48,7 @@ TWICE_AND_MORE = (
     (4, 1),
 )  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
 LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
-LARGEST_SEARCHED = 1 << 19  # elements of the inputs at a size at which a window may have a breakpoint
+LARGEST_SEARCHED = 1 << 25  # elements of the inputs at a size at which a window may have a breakpoint
 TRIED_BEFORE = 1 << 11  # at what is larger a window is run where it is quick at this size
 LARGEST_NAMED = 1 << 18  # of the numbers of a window that are taken for sizes
 FURTHEST_BACK = -1024  # a number below is not a position from the end: masks add -10000, attention grows with squares
@@ -55,6 +56,7 @@ MOST_NAMED = 12
 MOST_MULTIPLIED = 4  # of them, by each other
 LARGEST_PRODUCT = 1 << 10
 MOST_PROBED = 1 << 20  # elements that all the probes of a window may draw, weights counted in part
+MOST_AT_BREAKPOINTS = 1 << 26  # the same of the sizes at which a comparison of sizes changes: some are large
 ENOUGH = 1 << 11  # elements of an input in which the numbers are tried, where its sizes are chosen
 FEW = 600  # elements of inputs: at an end of them, where a size counts, their signs are not a sample
 MOST_RUNS = 16  # of one kind of numbers, where its inputs are small
@@ -199,7 +201,7 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
     if not free:
         return
     seen: set[tuple[int, ...]] = set()
-    quick: dict[tuple[int, ...], bool] = {}
+    quick = _Quick(symbols, is_quick)
     for sizes in (*_small(len(free)), *_named(len(free), window), *_large(len(free))):
         if sizes in seen or (0 in sizes and not window.runs_on_nothing):
             continue
@@ -207,14 +209,25 @@ def probed_sizes(window: Window, is_quick: Callable[[Sequence[SizedInput]], bool
         sized = symbols.sized(dict(zip(free, sizes, strict=True)))
         if sized is None or (_is_empty(sized) and not window.runs_on_nothing):
             continue
-        if max(sizes) > TRIED_BEFORE:
-            tried = tuple(min(s, TRIED_BEFORE) for s in sizes)
-            if tried not in quick:
-                before = symbols.sized(dict(zip(free, tried, strict=True)))
-                quick[tried] = before is not None and is_quick(before)
-            if not quick[tried]:
-                continue
-        yield sized
+        if quick.allows(sizes):
+            yield sized
+
+
+class _Quick:
+    """Whether a window is run at large sizes: where it is quick at smaller ones."""
+
+    def __init__(self, symbols: Symbols, is_quick: Callable[[Sequence[SizedInput]], bool]) -> None:
+        self._symbols, self._is_quick = symbols, is_quick
+        self._known: dict[tuple[int, ...], bool] = {}
+
+    def allows(self, sizes: tuple[int, ...]) -> bool:
+        if max(sizes, default=0) <= TRIED_BEFORE:
+            return True
+        tried = tuple(min(s, TRIED_BEFORE) for s in sizes)
+        if tried not in self._known:
+            before = self._symbols.sized(dict(zip(self._symbols.free, tried, strict=True)))
+            self._known[tried] = before is not None and self._is_quick(before)
+        return self._known[tried]
 
 
 def _small(count: int) -> Iterator[tuple[int, ...]]:
@@ -261,9 +274,12 @@ def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
     return tuple(size if i == k else others for i in range(count))
 
 
-def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
+def breakpoint_sizes(
+    window: Window, side: Side, is_quick: Callable[[Sequence[SizedInput]], bool]
+) -> Iterator[list[SizedInput]]:
     """The inputs at sizes on either side of the breakpoints of the two sides."""
     symbols = window.pair.symbols
+    quick, seen = _Quick(symbols, is_quick), set[tuple[int, ...]]()
 
     def sized(sizes: tuple[int, ...]) -> list[SizedInput] | None:
         return symbols.sized(dict(zip(symbols.free, sizes, strict=True)))
@@ -274,8 +290,9 @@ def breakpoint_sizes(window: Window, side: Side) -> Iterator[list[SizedInput]]:
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
-        found = sized(sizes)
-        if found is not None and (window.runs_on_nothing or not _is_empty(found)):
+        found = None if sizes in seen else sized(sizes)
+        seen.add(sizes)
+        if found is not None and (window.runs_on_nothing or not _is_empty(found)) and quick.allows(sizes):
             yield found
 
 
@@ -331,6 +348,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
             halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
             yield "equal", {**base, **halves}
             yield "next to equal", {**base, **_one_step_apart(halves)}
+        yield "spread", {**base, **{n: _spread(rng, e, s) for n, e, s in floats}}
         for sign in (1, -1):
             in_order = {n: np.sort(base[n], None)[::sign].reshape(s) for n, _, s in floats}
             yield "in order", {**base, **in_order}
@@ -348,6 +366,10 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
             yield kind, {**feeds, **{n: without_zero(feeds[n]) for n in feeds if n in window.divisors}}
+        for high in (True, False):
+            ends = {n: _at_an_end(e, s, high) for n, e, s in numbers if _dtype(e).itemsize <= 2}
+            if ends:
+                yield "integer", {**base, **ends}
         if len(numbers) > 1 and not window.divisors:
             same = {n: np.resize(pools[e], math.prod(s)).reshape(s) for n, e, s in numbers}
             yield "equal", {**base, **same}
@@ -475,6 +497,12 @@ def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
         yield "beyond", highest + 1 - BINADES
 
 
+def _spread(rng: np.random.Generator, elem: int, dims: tuple[int, ...]) -> np.ndarray:
+    """Numbers of either sign, small ones beside large ones."""
+    least = -3.0 if elem in HALVES else -8.0
+    return (rng.choice((-1, 1), dims) * 10 ** rng.uniform(least, 2.0, dims)).astype(_dtype(elem))
+
+
 @cache
 def _largest(elem: int) -> np.ndarray:
     """Numbers next to the largest of a type, of either sign. That one itself counts as saturated."""
@@ -512,6 +540,13 @@ def _integer_pool(window: Window, elem: int) -> np.ndarray:
     lowest = info.min + (info.min < 0 and window.divides)
     found = np.asarray(list(dict.fromkeys(x for x in wanted if lowest <= x <= info.max)), _dtype(elem))
     return np.concatenate([found[:HEAD], rng.permutation(found[HEAD:])])
+
+
+def _at_an_end(elem: int, dims: tuple[int, ...], high: bool) -> np.ndarray:
+    """Numbers next to the highest or the lowest of a type, whose sums are even and odd."""
+    info, rng = np.iinfo(_dtype(elem)), np.random.default_rng(6)
+    least = info.max - 3 if high else info.min
+    return rng.integers(least, least + 4, dims, _dtype(elem))
 
 
 def _one_step_apart(feeds: Feeds) -> Feeds:

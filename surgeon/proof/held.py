@@ -1,0 +1,214 @@
+"""Counts, sums and positions that a rewritten window carries in a type that does not hold them all.
+
+They grow with the sizes of the inputs, and the size at which they no longer fit is often too large to be run. So they
+are bounded: a position is below its dimension, a sum at most as large as its terms times their number. A symbolic
+dimension may be as large as any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import ModelProto, TensorProto
+
+from surgeon.errors import ModelError
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import FLOATS
+from surgeon.ir.model import Model
+from surgeon.ir.operators import LOCATES, MEASURES, MOVES, RETURNS_BOOL
+from surgeon.ir.ranges import UNKNOWN, Range, Ranges, range_of_type
+from surgeon.proof.integer_roles import INTEGER_TYPES
+from surgeon.proof.pair import ModelPair
+
+LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no larger
+# Up to which number a type holds each integer.
+HOLDS_UP_TO: dict[int, int] = {
+    TensorProto.FLOAT16: 1 << 11, TensorProto.BFLOAT16: 1 << 8, TensorProto.FLOAT: 1 << 24,
+    TensorProto.INT8: 127, TensorProto.UINT8: 255, TensorProto.INT16: (1 << 15) - 1, TensorProto.UINT16: (1 << 16) - 1,
+}  # fmt: skip
+SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
+Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
+SUMS = frozenset({"CumSum", "ReduceL1", "ReduceSum"})
+COUNTED = MEASURES | LOCATES | SUMS | {"MatMul", "Range", "TopK"}
+
+
+def too_large(pair: ModelPair) -> str:
+    """Which integers the rewritten window does not hold, and the original does; empty where none are known.
+
+    Where all sizes are known the window is run with the largest numbers, and nothing has to be bounded.
+    """
+    if all(isinstance(d, int) for _, _, shape in pair.inputs for d in shape):
+        return ""
+    if not _casts(pair.after) or not any(n.op_type in COUNTED for n in pair.after.graph.node):
+        return ""
+    before, after = _Counts.of(pair.before), _Counts.of(pair.after)
+    if before is None or after is None:
+        return ""
+    lost = min((*after.lost(), *_lost_outputs(before, after)), default=None)
+    if lost is None or min((*before.lost(), *_lost_outputs(before, before)), default=lost)[0] < lost[0]:
+        return ""
+    held, largest, elem = lost
+    of = TensorProto.DataType.Name(elem).lower()
+    return f"integers up to {largest:.3g} are computed in {of}, which holds each integer up to {held} alone"
+
+
+def _casts(model: ModelProto) -> bool:
+    """Whether a model makes integers of floats, or narrow numbers of others."""
+    casts = (n for n in model.graph.node if n.op_type == "Cast" and not n.domain)
+    return any(a.i in HOLDS_UP_TO or a.i in INTEGER_TYPES for n in casts for a in n.attribute)
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether it counts what is given, or casts what another node counts: of what is computed the bounds are rough."""
+    counts = _maker(node) if node.key == "Cast" else node
+    if counts is None or counts.key not in COUNTED:
+        return False
+    terms = _maker(counts) if counts.key in SUMS | {"MatMul"} else None
+    return terms is None or terms.key in RETURNS_BOOL | COUNTED
+
+
+def _maker(node: Node) -> Node | None:
+    """The node that makes what another one reads, before moves and casts."""
+    while node.inputs and node.inputs[0] is not None and node.inputs[0].producer is not None:
+        node = node.inputs[0].producer
+        if node.key not in MOVES | {"Cast"}:
+            return node
+    return None
+
+
+def _lost_outputs(before: _Counts, after: _Counts) -> Iterator[Lost]:
+    """The integers that the original returns, where a side makes them of floats that do not hold them."""
+    for index, output in enumerate(before.outputs()):
+        found = before.ranges.of(output)
+        largest = max(abs(found.low), abs(found.high))
+        for value in (
+            _integers_before(after.outputs()[index], after.model) if found.whole and largest < math.inf else ()
+        ):
+            elem = after.model.dtype(value)
+            if HOLDS_UP_TO.get(elem, largest) < largest:
+                yield HOLDS_UP_TO[elem], largest, elem
+
+
+def _integers_before(value: Value, model: Model) -> Iterator[Value]:
+    """The floats of which a tensor of integers is made by a Cast and by moves."""
+    node = value.producer
+    while node is not None and node.inputs and node.inputs[0] is not None:
+        read = node.inputs[0]
+        if node.key == "Cast" and model.dtype(read) in FLOATS:
+            yield read
+        if node.key != "Cast" and node.key not in MOVES:
+            return
+        node = read.producer
+
+
+class _Counts:
+    """The ranges of tensors that are bounded by sizes."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.ranges = Ranges(model, self._unknown)
+
+    @classmethod
+    def of(cls, model: ModelProto) -> _Counts | None:
+        """Those of a side; None where that cannot be read."""
+        own = ModelProto()
+        own.CopyFrom(model)
+        try:
+            return cls(Model(own))
+        except ModelError:
+            return None
+
+    def outputs(self) -> list[Value]:
+        return list(self.model.graph.outputs)
+
+    def lost(self) -> Iterator[Lost]:
+        """The tensors of integers that their types do not hold."""
+        for node in self.model.graph.nodes:
+            value = node.outputs[0] if node.outputs else None
+            elem = 0 if value is None else self.model.dtype(value)
+            if value is None or elem not in HOLDS_UP_TO or not _is_counted(node):
+                continue
+            found = self.before_it_is_held(value)
+            largest = max(abs(found.low), abs(found.high))
+            is_lost = found.whole and HOLDS_UP_TO[elem] < largest < math.inf
+            if is_lost and (elem not in FLOATS or self._is_read_as_integer(value)):
+                yield HOLDS_UP_TO[elem], largest, elem
+
+    def before_it_is_held(self, value: Value) -> Range:
+        """Between which numbers the elements are before the tensor's type wraps them around."""
+        node = value.producer
+        assert node is not None
+        if node.key == "Cast" and node.inputs[0] is not None:
+            return self.ranges.of(node.inputs[0])
+        return self._counted(node, value) or self.ranges.of(value)
+
+    def _is_read_as_integer(self, value: Value) -> bool:
+        """Whether a tensor of floats becomes integers, before anything is computed of it."""
+        todo, seen = [value], set[Value]()
+        while todo:
+            read = todo.pop()
+            seen.add(read)
+            for node in read.users:
+                made = [o for o in node.outputs if o is not None]
+                if node.key == "Cast" and any(self.model.dtype(o) not in FLOATS for o in made):
+                    return True
+                todo += [o for o in made if o not in seen and node.key in MOVES]
+        return False
+
+    def _unknown(self, value: Value) -> Range:
+        node = value.producer
+        found = None if node is None else self._counted(node, value)
+        if found is not None:
+            return found
+        elem = self.model.dtype(value)
+        return range_of_type(elem) if elem in SMALL_TYPES else UNKNOWN
+
+    def _counted(self, node: Node, value: Value) -> Range | None:
+        """The range of a count, a position or a sum; None of anything else."""
+        read = node.inputs[0] if node.inputs else None
+        if read is None or node.key not in COUNTED:
+            return None
+        if node.key == "Size":
+            return Range(0, self._product(read), whole=True)
+        if node.key in MEASURES | LOCATES or (node.key == "TopK" and value is node.outputs[1]):
+            return Range(0, self._largest(read), whole=True)
+        if node.key == "Range":
+            start, limit, _ = (self.ranges.of(v) for v in node.inputs if v is not None)
+            return Range(min(start.low, limit.low), max(start.high, limit.high), start.whole and limit.whole)
+        if node.key == "MatMul" and node.inputs[1] is not None:
+            a, b = self.ranges.of(read), self.ranges.of(node.inputs[1])
+            weights = self.model.constant(node.inputs[1])
+            of_column = max(abs(b.low), abs(b.high)) * self._sizes(read)[-1]
+            if weights is not None and weights.ndim > 1:
+                of_column = float(np.abs(weights.astype(np.float64)).sum(-2).max(initial=0.0))
+            largest = max(abs(a.low), abs(a.high)) * of_column
+            low = 0.0 if a.low >= 0 and b.low >= 0 else -largest
+            return Range(low, largest, a.whole and b.whole, a.nan or b.nan)
+        if node.key in SUMS:
+            terms, of = self._terms(node, read), self.ranges.of(read)
+            return Range(terms * min(of.low, 0), terms * max(of.high, 0), of.whole, of.nan)
+        return None
+
+    def _terms(self, node: Node, read: Value) -> int:
+        """How many elements it adds up for one."""
+        sizes, axes = self._sizes(read), node.attr("axes")
+        if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+            axes = self.model.constant(node.inputs[1])
+        if axes is None or not len(np.reshape(axes, -1)) or self.model.shape(read) is None:
+            return math.prod(sizes)
+        return math.prod(sizes[int(axis)] for axis in np.reshape(axes, -1))
+
+    def _sizes(self, value: Value) -> list[int]:
+        shape = self.model.shape(value)
+        return [LARGEST_SIZE] if shape is None else [d if isinstance(d, int) else LARGEST_SIZE for d in shape]
+
+    def _product(self, value: Value) -> int:
+        return math.prod(self._sizes(value))
+
+    def _largest(self, value: Value) -> int:
+        return max(self._sizes(value), default=1)
+
+
+__all__ = ["too_large"]
