@@ -24,7 +24,7 @@ from surgeon.rules.match import Match, match
 from surgeon.rules.overruled import Overruled
 from surgeon.rules.pattern import Op, roots
 from surgeon.rules.repeats import Repeats
-from surgeon.rules.rule import Decline, Pass, Rule, Stage, require
+from surgeon.rules.rule import Decline, ModelRule, Pass, Rule, Stage, require
 from surgeon.rules.skips import Skips
 from surgeon.rules.unchanged import Unchanged
 from surgeon.rules.window import Rewrite
@@ -91,6 +91,7 @@ class Driver:
         for number in range(ROUNDS):
             if not (self.rewrites or lowered) or not self._run_again(lowered, everywhere=number > 0):
                 break
+        self._run_model_rules(r for p in self._passes for r in p.model_rules if r.last)
         self.model.drop_orphans()
         self.warnings += self._skips.warnings()
         self.warnings += self._overruled.warnings({name for r in self.rewrites for name in r.passes})
@@ -159,7 +160,7 @@ class Driver:
 
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
-        model_rules = [r for p in self._passes for r in p.model_rules if r.stage is stage]
+        model_rules = [r for p in self._passes for r in p.model_rules if r.stage is stage and not r.last]
         index = self._index_of(stage)
         self._stage = stage.value
         self._budget = GROWTH * sum(operators(self.model).values()) + 1000
@@ -167,12 +168,7 @@ class Driver:
             changed = False
             while self._sweep(index):
                 changed = True
-            for model_rule in model_rules:
-                opset = self.model.opset
-                edited = model_rule.body(Editor(self, model_rule.pass_name, stage))
-                if edited or self.model.opset != opset:
-                    self.edited_by[model_rule.pass_name] = None
-                changed = changed or bool(edited)
+            changed |= self._run_model_rules(model_rules)
             if not changed or not (stage is Stage.CLEAN or self._more_to_infer):
                 break
             self._more_to_infer = False
@@ -180,6 +176,17 @@ class Driver:
 
     def _index_of(self, stage: Stage) -> Index[Rule]:
         return _index(_rules(stage, self._passes, self.target, frozenset(self.context.strategies)))
+
+    def _run_model_rules(self, rules: Iterable[ModelRule]) -> bool:
+        """Run rules over the whole model; whether one of them changed it."""
+        changed = False
+        for model_rule in rules:
+            opset = self.model.opset
+            edited = model_rule.body(Editor(self, model_rule.pass_name, model_rule.stage))
+            if edited or self.model.opset != opset:
+                self.edited_by[model_rule.pass_name] = None
+            changed |= bool(edited)
+        return changed
 
     def _sweep(self, index: Index[Rule]) -> bool:
         """Look at every node once, from the outputs up, so that the larger of two nested windows comes first."""

@@ -61,9 +61,13 @@ def find(known: Sequence[Pass], name: str) -> Pass:
 
 
 def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str]) -> list[Pass]:
-    """The passes called in `only` (None: all) without those in `skip`; of a pass that is a part of another one now, its
-    rules there. Raises UsageError for an unknown name."""
-    wanted, unwanted = None if only is None else set(only), set(skip)
+    """The passes called in `only` without those in `skip`. Raises UsageError for an unknown name.
+
+    only  None: all but those that `--tune` tries. Of a pass that is a part of another one now, its rules there
+    """
+    wanted, unwanted = None if only is None else set(only), {*skip}
+    if wanted is None:
+        unwanted |= {p.name for p in known if p.tunes}
     for name in (*(wanted or ()), *unwanted):
         find(known, name)
     left = (_without(p, wanted, unwanted) for p in known)
@@ -122,7 +126,8 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
                 model_rules.append(dataclasses.replace(rule, pass_name=name))
     if not rules and not model_rules:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
-    options, standardizes = tuple(getattr(module, "OPTIONS", ())), bool(getattr(module, "STANDARDIZES", False))
+    options = tuple(getattr(module, "OPTIONS", ()))
+    standardizes, tunes = (bool(getattr(module, mark, False)) for mark in ("STANDARDIZES", "TUNES"))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")
     formerly = getattr(module, "FORMERLY", {})  # a text is the former name of the whole pass
     former: dict[str, tuple[Rule | ModelRule, ...]] = (
@@ -130,4 +135,4 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
         if isinstance(formerly, str)
         else {old: tuple(rules[r] for r in parts) for old, parts in formerly.items()}
     )
-    return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, own, former)
+    return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, tunes, own, former)

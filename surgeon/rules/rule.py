@@ -67,10 +67,14 @@ class Rule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ModelRule:
-    """A rule over the whole model: `body(editor)` runs once after the other rules of its stage."""
+    """A rule over the whole model: `body(editor)` runs once after the other rules of its stage.
+
+    last  whether it runs once after all stages have come to their end: no rule sees what it does
+    """
 
     body: Callable[..., Any]
     stage: Stage
+    last: bool = False
     pass_name: str = ""
 
 
@@ -80,6 +84,7 @@ class Pass:
 
     options       names those of a run's options that the pass reads
     standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
+    tunes         whether it is only tried, by `--tune`, and kept where the target then runs the model better
     own           whether it is one of surgeon's, not one of the user's
     formerly      by a former name of a pass, the rules that it had: all of them where this pass was renamed
     """
@@ -91,6 +96,7 @@ class Pass:
     path: str = ""
     options: tuple[str, ...] = ()
     standardizes: bool = False
+    tunes: bool = False
     own: bool = True
     formerly: Mapping[str, tuple[Rule | ModelRule, ...]] = field(default_factory=dict, compare=False)
 
@@ -155,13 +161,13 @@ def rule(
     return lambda body: Rule(pattern, body, stage, strategy, library, refuses, asked, targets, fallback, shortens)
 
 
-def model_rule(*, stage: Stage) -> Callable[[Callable[..., Any]], ModelRule]:
+def model_rule(*, stage: Stage, last: bool = False) -> Callable[[Callable[..., Any]], ModelRule]:
     """Mark a function that edits the whole model.
 
     It gets an `Editor`, runs after its stage's rules and returns whether it changed anything. In CLEAN both run again
-    until nothing changes.
+    until nothing changes. One that is `last` runs once, after all stages.
     """
-    return lambda body: ModelRule(body, stage)
+    return lambda body: ModelRule(body, stage, last)
 
 
 # ---- how a body declines ---------------------------------------------------------------------------------------------
