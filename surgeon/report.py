@@ -46,6 +46,9 @@ class Change(Protocol):
         """The tensors that nodes outside the window read."""
 
 
+LEFT = "not better"  # of what `--tune` tried and did not keep
+
+
 class Applied(NamedTuple):
     """One rewrite that is kept.
 
@@ -164,6 +167,7 @@ class Report:
     untaken         nodes of the result that the target does not support
     untaken_before  how many nodes of the original it does not support, or may not support
     unknown         nodes of the result for which it is unknown whether the target supports them
+    tuned           what `--tune` tried, and what each gave
     """
 
     surgeon: str
@@ -181,6 +185,7 @@ class Report:
     opset_after: int = 0
     untaken_before: int = 0
     seconds: float = 0.0
+    tuned: list[str] = field(default_factory=list)
 
     def follow(self, later: Report) -> None:
         """Add what a further run did to the result of this one."""
@@ -247,6 +252,7 @@ class Report:
             "ops": {"before": dict(sorted(self.ops_before.items())), "after": dict(sorted(self.ops_after.items()))},
             "opset": {"before": self.opset_before, "after": self.opset_after},
             "seconds": round(self.seconds, 3),
+            **({"tuned": self.tuned} if self.tuned else {}),
         }
 
     def __repr__(self) -> str:

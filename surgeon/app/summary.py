@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
-from surgeon.report import Applied, Declined, Report, counted, error_text
+from surgeon.report import LEFT, Applied, Declined, Report, counted, error_text
 from surgeon.verdict_text import merged, nameless, numberless, shared_reason
 
 if TYPE_CHECKING:
@@ -42,7 +42,14 @@ def print_report(
     screen.table("declined", ("pass", "node", "why"), _entries(shown, each), "warn")
     _print_untaken(report.untaken, advice, screen, each)
     screen.table("unknown", ("node", "why"), [(r[1], r[2]) for r in _entries(report.unknown, each)], "warn")
+    screen.table("tried", ("",), [(t,) for t in (report.tuned if each else _tried(report.tuned))])
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
+
+
+def _tried(tuned: Sequence[str]) -> Sequence[str]:
+    """What `--tune` kept, and how many others it tried; all where there is nothing to leave out."""
+    left = [t for t in tuned if t.endswith(LEFT)]
+    return [*[t for t in tuned if t not in left], f"{len(left)} more were not better"] if left else tuned
 
 
 def print_window(a: Applied, screen: Screen) -> None:

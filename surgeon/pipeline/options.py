@@ -124,6 +124,10 @@ class RewriteOptions(CheckOptions):
     keep_fp32: Iterable[str] = option((), Words(), "precision",
         "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
     io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
+    tune: bool = option(False, Flag(), "precision", "try rewrites on engines of TensorRT-RTX, without a GPU, and keep "
+        "those with which fewer bytes are moved")
+    tune_seconds: float | None = option(None, Number(float), "precision", "with --tune: how long; default 300",
+        metavar="S")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert unsupported types (float64 to fp32, ...); reports the error")
     symmetric_int8: bool = option(False, Flag(), "int8", "requantize activations symmetrically; reports the error")
@@ -150,6 +154,7 @@ class Options(RewriteOptions):
 
     target        what the model is for
     selected      the passes that run
+    tuning        the passes that `tune` tries
     strategies    what a pass writes, by name
     libraries     the plugin libraries, in order of preference
     skipped       (pass name, node glob) pairs; passes that are skipped whole are not in `selected`
@@ -165,6 +170,7 @@ class Options(RewriteOptions):
     declared: Mapping[str, str]
     keep_fp32: tuple[str, ...]
     selected: tuple[Pass, ...]
+    tuning: tuple[Pass, ...]
     strategies: Mapping[str, str]
     libraries: tuple[str, ...]
     skipped: tuple[tuple[str, str], ...]
@@ -180,6 +186,7 @@ class Options(RewriteOptions):
             raise UsageError(f"verify is one of {', '.join(MODES)}, not '{whole.verify}'.")
         _check_half(whole)
         chosen = _target(asked.target)
+        _check_tune(whole, chosen)
         offered = registry.passes([asked.passes] if isinstance(asked.passes, str | Path) else asked.passes)
         skip, only = list(_several(asked.skip)), None if asked.only is None else list(_several(asked.only))
         names, globs = _split_skips(skip, offered)
@@ -190,6 +197,7 @@ class Options(RewriteOptions):
         return cls(
             **vars(whole) | resolved | tables,
             selected=tuple(registry.select(offered, only, names)),
+            tuning=tuple(registry.select(offered, [p.name for p in offered if p.tunes], names)),
             strategies=_strategies(asked.strategy or {}, offered, chosen),
             libraries=libraries,
             skipped=globs,
@@ -262,6 +270,16 @@ def _check_half(asked: RewriteOptions) -> None:
         raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with {', '.join(others)} or {last}.")
     if asked.tolerance is not None and not 0 < asked.tolerance < math.inf:
         raise UsageError(f"--tolerance takes a number above 0, such as 0.01, not {asked.tolerance:g}.")
+
+
+def _check_tune(asked: RewriteOptions, target: Target) -> None:
+    seconds = asked.tune_seconds
+    if asked.tune and not target.rtx:
+        raise UsageError("--tune goes with --target rtx: the engines of other targets need a GPU.")
+    if seconds is not None and not asked.tune:
+        raise UsageError("--tune-seconds goes with --tune.")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise UsageError(f"--tune-seconds takes a number above 0, such as 300, not {seconds:g}.")
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

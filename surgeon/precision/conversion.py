@@ -27,7 +27,7 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -114,6 +114,7 @@ class PrecisionResult:
     measured      how many conversions were measured to find what stays fp32
     allow_inexact whether it may be written though it failed
     gain          how many of the Conv, MatMul and the like compute in half precision, and how many there are
+    judge         the errors of a model that is written otherwise, on the same inputs; None where none were measured
     """
 
     model: ModelProto
@@ -131,6 +132,7 @@ class PrecisionResult:
     measured: int = 0
     allow_inexact: bool = False
     gain: tuple[int, int] = (0, 0)
+    judge: Callable[[ModelProto], list[OutputError]] | None = field(default=None, repr=False)
 
     @property
     def failed(self) -> bool:
@@ -230,6 +232,7 @@ def convert(
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric)
             compare = [against(part) for part in (samples.part(0, 2, MOST_KEPT), held)]
             islands = conversion.choose(compare, ranges, result, progress)
+            result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless:
                 result.inputs.append(_with_steps(conversion.errors(against(held, stepless=False), islands)[0]))
         except Unrunnable as error:
@@ -293,6 +296,14 @@ def _with_steps(worst: OutputError) -> str:
         f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
         f"number (99 % of its numbers by at most {error_text(worst.quantile)})"
     )
+
+
+def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
+    """The errors of a model in half precision as it is written."""
+    index = Model(model)
+    tensors = [o for s in index.scopes for n in s.live() for o in n.outputs if o is not None]
+    types = {o.name: index.dtype(o) for o in tensors if index.dtype(o) in HALVES}
+    return comparison.errors(with_meanings(model), types)
 
 
 def _why_not_run(error: Unrunnable) -> str:

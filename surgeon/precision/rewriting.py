@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from surgeon.errors import UsageError
 from surgeon.ir.files import check_writable
 from surgeon.ir.model import Model
 from surgeon.pipeline.option import P, R, R_co, by_keyword, of_model
@@ -22,6 +23,7 @@ from surgeon.rules.driver import operators
 if TYPE_CHECKING:
     from surgeon.pipeline.prepared import Prepared
     from surgeon.precision.data import Samples
+    from surgeon.precision.tuning import Measure
 
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
@@ -63,9 +65,14 @@ def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -
     return result.report
 
 
-def rewritten(source: Source, options: Options) -> Result:
-    """`rewrite`, of a source and options that are checked."""
+def rewritten(source: Source, options: Options, measure: Measure | None = None) -> Result:
+    """`rewrite`, of a source and options that are checked.
+
+    measure  what an engine moves, for `tune`
+    """
     started = time.perf_counter()
+    if options.tune and measure is None:
+        raise UsageError("tune goes with surgeon.fix, or the commands rewrite and fix: it builds engines.")
     quantized = _quantized(source, options) if options.repair_qdq or options.calibration_cache else None
     result = rewrite_source(source if quantized is None else source.changed(quantized.model), options)
     if quantized is not None:
@@ -73,6 +80,10 @@ def rewritten(source: Source, options: Options) -> Result:
         result.report.warnings = [*quantized.warnings, *result.report.warnings]
     if options.way:
         result = _converted(result, options)
+    if measure is not None:
+        from surgeon.precision.tuning import tuned  # a plain rewrite starts without it
+
+        result = tuned(result, options, measure)
     result.report.seconds = time.perf_counter() - started
     return result
 

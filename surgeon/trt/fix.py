@@ -31,6 +31,7 @@ from surgeon.trt.kernels import LARGE, Told, told
 from surgeon.trt.profiles import Profile, profile_texts, trtexec_shapes
 from surgeon.trt.program import Program
 from surgeon.trt.trial import Ran, TrialBuild, built_for, ran
+from surgeon.trt.tune import measure_of
 from surgeon.verdict_text import answer
 from surgeon.visible import visible
 
@@ -180,7 +181,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     """`fix`, of a source and options that are checked."""
     started = time.perf_counter()
     place = place_of(source, out)
-    result = rewritten(source, options)
+    result = rewritten(source, options, measure_of(options, source.base))
     withheld = result.precision is not None and result.precision.withheld
     files = [] if withheld else result.save(place)
     report = result.report

@@ -1,0 +1,38 @@
+"""Write an InstanceNormalization in half precision by its mean and its mean of squares; `--tune` tries it.
+
+Why       TensorRT-RTX transposes the output of a convolution before its kernel for InstanceNormalization. For large
+          images it has no kernel, and writes the differences from the mean in fp32. By the moments there are two
+          kernels, and what is read and written is half precision.
+Rewrites  InstanceNormalization(x)   ->   (x - m) * a + c, where m is the mean in half precision, and in fp32
+          a = scale / Sqrt(E[x * x] - E[x] * E[x] + epsilon) and c = bias - (E[x] - m) * a, one number a channel
+Exact     To rounding in half precision: what the difference of the means of squares loses in fp32 is less than what
+          the rounding of x to 16 bits changes.
+Price     ONNX Runtime on one thread: not measured.
+Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the sample of style transfer in fp16 went from 42.7
+          to 31.6 MB.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import HALVES, Stage, attr, const, op, rule, var
+
+TUNES = True
+
+x = var("x", dtype=HALVES)
+
+
+@rule(op.InstanceNormalization(x, const("scale"), const("bias"), epsilon=attr("epsilon")), stage=Stage.FUSE)
+def moments(b, x, scale, bias, epsilon):
+    dtype, rank = b.dtype(x), b.known_rank(x)
+    axes = list(range(2, rank))
+    scale, bias = (a.astype(np.float32).reshape(1, -1, *[1] * (rank - 2)) for a in (scale, bias))
+    wide = b.Cast(x, to=TensorProto.FLOAT)
+    mean, square = (b.ReduceMean(v, axes=axes, keepdims=1) for v in (wide, b.Mul(wide, wide)))
+    variance = b.Max(b.Sub(square, b.Mul(mean, mean)), 0.0)
+    factor = b.Div(scale, b.Sqrt(b.Add(variance, epsilon)))
+    rounded = b.Cast(mean, to=dtype)
+    offset = b.Sub(bias, b.Mul(b.Sub(mean, b.Cast(rounded, to=TensorProto.FLOAT)), factor))
+    return b.Add(b.Mul(b.Sub(x, rounded), b.Cast(factor, to=dtype)), b.Cast(offset, to=dtype))

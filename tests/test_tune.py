@@ -1,0 +1,114 @@
+"""`--tune`: rewrites are tried on engines of TensorRT-RTX, and kept where fewer bytes are moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import surgeon
+from surgeon.ir.run import Runner
+from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.source import Source
+from surgeon.precision.rewriting import rewritten
+from surgeon.precision.tuning import Moved, tuned
+
+BLOCK = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,32,40,40] x) => (float[1,32,40,40] y) {
+   c = Conv <kernel_shape = [1,1]> (x, w)
+   s = Sigmoid (c)
+   m = Mul (c, s)
+   a, b = Split <axis = 1> (m)
+   d = Conv <kernel_shape = [3,3], pads = [1,1,1,1]> (b, v)
+   e = Concat <axis = 1> (a, b, d)
+   y = Conv <kernel_shape = [1,1]> (e, u)
+}
+"""
+
+
+def _block() -> onnx.ModelProto:
+    """A block of a YOLOv8, whose convolution is split into two halves."""
+    text = BLOCK.replace("{\n", "<float[32,32,1,1] w, float[16,16,3,3] v, float[32,48,1,1] u> {\n", 1)
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(0)
+    del model.graph.initializer[:]
+    for name, shape in (("w", (32, 32, 1, 1)), ("v", (16, 16, 3, 3)), ("u", (32, 48, 1, 1))):
+        model.graph.initializer.append(numpy_helper.from_array(rng.normal(0, 0.1, shape).astype("f4"), name))
+    return model
+
+
+def _ops(model: onnx.ModelProto) -> list[str]:
+    return [n.op_type for n in model.graph.node]
+
+
+def test_what_moves_fewer_bytes_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    model = _block()
+    fixed = surgeon.fix(model, tmp_path / "y.onnx", target="rtx", tune=True)
+    assert "Split" not in _ops(fixed.result.model)
+    assert any("split-conv" in line and "kept" in line for line in fixed.report.tuned)
+    x = np.random.default_rng(1).normal(size=(1, 32, 40, 40)).astype("f4")
+    before, after = (Runner(m).run({"x": x})[0] for m in (model, fixed.result.model))
+    np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-5)
+    assert fixed.report.to_json()["tuned"] == fixed.report.tuned
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"), [(-50_000, True), (0, False), (50_000, False)], ids=["fewer bytes", "as many", "more bytes"]
+)
+def test_the_bytes_decide(more: int, kept: bool) -> None:
+    def measure(model: onnx.ModelProto) -> Moved:
+        return Moved(1_000_000 + (0 if "Split" in _ops(model) else more), 10)
+
+    options = Options.checked(RewriteOptions(target="rtx", tune=True, skip=["concat-conv"]))
+    result = rewritten(Source(_block()), options, measure)
+    assert ("Split" not in _ops(result.model)) is kept
+    assert len(result.report.tuned) == 1
+
+
+def test_fewer_kernels_decide_where_the_bytes_are_the_same() -> None:
+    def measure(model: onnx.ModelProto) -> Moved:
+        return Moved(1_000_000, 10 if "Split" in _ops(model) else 9)
+
+    options = Options.checked(RewriteOptions(target="rtx", tune=True))
+    assert "Split" not in _ops(rewritten(Source(_block()), options, measure).model)
+
+
+def test_an_error_above_the_tolerance_is_left() -> None:
+    def measure(model: onnx.ModelProto) -> Moved:
+        return Moved(1_000_000 - len(model.graph.node) * 10_000, 10)
+
+    options = Options.checked(RewriteOptions(target="rtx", fp16=True, tune=True))
+    plain = rewritten(Source(_block()), Options.checked(RewriteOptions(target="rtx", fp16=True)))
+    assert plain.precision is not None
+    judge = plain.precision.judge
+    plain.precision.judge = lambda model: _failing(judge(model))
+    result = tuned(plain, options, measure)
+    assert "Split" in _ops(result.model)
+    assert any("is off by" in line for line in result.report.tuned)
+
+
+def _failing(errors):
+    from dataclasses import replace
+
+    return [replace(e, why="too far", relative=1.0) for e in errors]
+
+
+def test_nothing_is_tried_when_the_time_is_over() -> None:
+    options = Options.checked(RewriteOptions(target="rtx", tune=True, tune_seconds=1e-9))
+    result = rewritten(Source(_block()), options, lambda model: Moved(1, 1))
+    assert "Split" in _ops(result.model)
+    assert result.report.tuned == ["the time of 1e-09 s was over before 2 candidates of 2 were tried"]
+
+
+def test_it_is_refused_for_other_targets() -> None:
+    with pytest.raises(surgeon.UsageError, match="--tune goes with --target rtx"):
+        surgeon.rewrite(_block(), target="8.6", tune=True)
+    with pytest.raises(surgeon.UsageError, match="tune goes with surgeon.fix"):
+        surgeon.rewrite(_block(), target="rtx", tune=True)
+    with pytest.raises(surgeon.UsageError, match="tune-seconds goes with --tune"):
+        surgeon.rewrite(_block(), target="rtx", tune_seconds=3)
