@@ -66,7 +66,8 @@ def decompose(b, q, k, v):
     if heads[0] != heads[1]:
         k, v = (_repeated(b, t, heads, size) for t, size in ((k, sizes[1]), (v, sizes[2])))
     scale = attr("scale") or 1 / math.sqrt(sizes[0])
-    wide = _size_with_kernel(sizes) if dtype in HALVES and b.target.has(attention_kernel) else None
+    fused = dtype in HALVES and b.target.has(attention_kernel) and not attr("softcap")
+    wide = _size_with_kernel(sizes) if fused else None
     if wide is not None:
         q, k, v = (_padded(b, t, wide - own) for t, own in zip((q, k, v), sizes, strict=True))
     scores = b.MatMul(b.Mul(q, scale), b.Transpose(k, perm=[0, 1, 3, 2]))

@@ -39,7 +39,7 @@ INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encod
 SPELLINGS = list({(row["module"], row["sequence"], row["dynamic"]): row for row in INDEX}.values())
 MODULES = list({row["module"]: row for row in INDEX}.values())
 TARGETS = ("8.4", "10.9")
-PASSES = registry.passes()
+PASSES = registry.select(registry.passes(), None, ())
 PLUGINS = {p.name: "plugin" for p in PASSES if "plugin" in p.strategies}
 
 # In training mode the pass batch-norm alone writes out the statistics of the batch, because no TensorRT supports that
@@ -196,7 +196,7 @@ def test_every_file_may_have_another_name(
     renamed = tuple(registry.pass_of(importlib.import_module(f"renamed_passes.{now}")) for now in called)
     own = {now.replace("_", "-"): stem.replace("_", "-") for now, stem in called.items()}
     monkeypatch.setattr(registry, "_own", lambda: renamed)
-    assert [own[p.name] for p in registry.passes()] == [p.name for p in PASSES][::-1]
+    assert [own[p.name] for p in registry.select(registry.passes(), None, ())] == [p.name for p in PASSES][::-1]
     assert not [name for name, case in _cases().items() if _ending(case, own) != endings[name]]
 
 
