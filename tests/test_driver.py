@@ -36,11 +36,27 @@ LEAKY = a_pass("leaky", fuse, lower)
 SPELLED = "(float[2] a) => (float[2] r) <float c = {0.25}> { m = Mul (a, c)  r = Max (a, m) }"
 
 
+SIGNED = "(float[2] a) => (float[2] r) { m = Abs (a)  r = Neg (m) }"
+
+
 def test_what_lower_writes_as_the_file_had_it_is_taken_back() -> None:
     proto = model(SPELLED)
     before = proto.SerializeToString()
     driver = drive(proto, LEAKY, strategies={"leaky": "decompose"})
     assert not driver.rewrites and proto.SerializeToString() == before
+
+
+@pytest.mark.parametrize(("written", "rewritten"), [("Abs", True), ("LeakyRelu", False), ("Neg", False)])
+def test_a_rule_that_shortens_counts_the_nodes_that_are_lowered(written: str, rewritten: bool) -> None:
+    @rule(op.Neg(op.Abs(x)), shortens=True)
+    def shorter(b, x):  # type: ignore[no-untyped-def]
+        made = b.node(written, [x], 1, "", {"alpha": 0.5} if written == "LeakyRelu" else {})
+        return b.Exp(made) if written == "Neg" else made
+
+    driver = drive(model(SIGNED), a_pass("shorter", shorter), LEAKY, strategies={"leaky": "decompose"})
+    assert bool(driver.rewrites) is rewritten
+    whys = [refusal.why for refusal in driver.declined]
+    assert whys == ([] if rewritten else ["already as short as this target allows"])
 
 
 def test_a_thousand_rewrites_that_absorb_one_another_are_not_copied_each_time() -> None:
