@@ -10,11 +10,6 @@ ML = "ai.onnx.ml"
 FLOAT, INT64, DOUBLE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE
 
 
-def typed(b: Builder, value: Value, kind: int) -> Value:
-    """The tensor in a type."""
-    return value if b.dtype(value) == kind else b.Cast(value, to=kind)
-
-
 def transformed(b: Builder, scores: Value, transform: str | None, count: int) -> Value:
     """What the attribute post_transform makes of so many scores a row."""
     if transform in (None, "NONE"):

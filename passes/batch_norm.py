@@ -18,7 +18,6 @@ import numpy as np
 from surgeon import ANY, Builder, Node, Value, attr, dims, op, require, require_some, rule, var
 
 from ._norm.factors import of_channels
-from ._norm.precision import typed
 from ._norm.writing import normalised, of_batch, with_affine
 from ._shapes import same_shape
 
@@ -105,7 +104,7 @@ def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
 def _moved(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     """A running statistic after a batch."""
     kept = b.Mul(old, b.constant(momentum, b.dtype(old)))
-    return b.Add(kept, b.Mul(typed(b, new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
+    return b.Add(kept, b.Mul(b.typed(new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
 
 
 @rule(op.BatchNormalization(x, scale, bias, mean, variance, spatial=0, epsilon=attr("epsilon")), strategy="decompose")

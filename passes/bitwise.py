@@ -33,31 +33,26 @@ def decompose_not(b, x):
     dtype = b.dtype(x)
     ones = 255 if dtype == TensorProto.UINT8 else -1
     number = carried(b, x)
-    return _narrow(b, b.Sub(numbers(b, ones, dtype), number), dtype)
+    return b.typed(b.Sub(numbers(b, ones, dtype), number), dtype)
 
 
 @rule(op.BitwiseAnd(x, y), strategy="decompose")
 def decompose_and(b, x, y):
     one, other = carried(b, x), carried(b, y)
-    return _narrow(b, _common(b, x, y, one, other), b.dtype(x))
+    return b.typed(_common(b, x, y, one, other), b.dtype(x))
 
 
 @rule(op.BitwiseOr(x, y), strategy="decompose")
 def decompose_or(b, x, y):
     one, other = carried(b, x), carried(b, y)
-    return _narrow(b, b.Add(one, b.Sub(other, _common(b, x, y, one, other))), b.dtype(x))
+    return b.typed(b.Add(one, b.Sub(other, _common(b, x, y, one, other))), b.dtype(x))
 
 
 @rule(op.BitwiseXor(x, y), strategy="decompose")
 def decompose_xor(b, x, y):
     one, other = carried(b, x), carried(b, y)
     common = _common(b, x, y, one, other)
-    return _narrow(b, b.Add(b.Sub(one, common), b.Sub(other, common)), b.dtype(x))
-
-
-def _narrow(b: Builder, number: Value, dtype: int) -> Value:
-    """A number that the type holds, in that type."""
-    return number if b.dtype(number) == dtype else b.Cast(number, to=dtype)
+    return b.typed(b.Add(b.Sub(one, common), b.Sub(other, common)), b.dtype(x))
 
 
 def _common(b: Builder, x: Value, y: Value, one: Value, other: Value) -> Value:

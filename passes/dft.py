@@ -72,7 +72,7 @@ def _at_run_time(b: Builder, x: Value, axis: int, channels: int) -> Value:
     whole = b.constant(np.asarray(length)) if length else taken
     bins = b.Add(b.Div(whole, 2), 1) if onesided else whole
     cosine, sine = _waves(b, taken, whole, bins, TensorProto.FLOAT if wide in HALVES else wide)
-    cosine, sine = (v if b.dtype(v) == wide else b.Cast(v, to=wide) for v in (cosine, sine))
+    cosine, sine = (b.typed(v, wide) for v in (cosine, sine))
     rank = len(b.shape(x) or ()) - 1  # of a part
     order = [*(a for a in range(rank) if a != axis), axis]
     parts = [b.Gather(x, np.asarray(k), axis=rank) for k in range(channels)]

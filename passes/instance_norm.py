@@ -50,7 +50,7 @@ from surgeon.ir.model import Model
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, channels_with_behind, is_uniform, merged, of_channels, vector
 from ._norm.kind import instance_axis
-from ._norm.precision import narrowed, typed
+from ._norm.precision import narrowed
 from ._norm.spelling import Spelling, mean, square
 from ._norm.window import Normalisation, outer_part, read
 from ._norm.writing import normalised, source_through, undoes_transpose, with_affine, with_affine_behind
@@ -114,7 +114,7 @@ def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor,
     """The shortest chain, channels last as the file has it."""
     y = normalised(b, source, n.axes, n.epsilon)
     if parts is None:
-        return typed(b, with_affine_behind(b, y, n), dtype)
+        return b.typed(with_affine_behind(b, y, n), dtype)
     return with_affine(b, y, *parts, dtype)
 
 

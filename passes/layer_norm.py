@@ -169,11 +169,11 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
 def mean_variance(b, x, axes):
     rank = b.rank(x)
     require(rank is None or all(-rank <= a < rank for a in axes), f"its axes {list(axes)} are none of its {rank}")
-    wide = b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
+    wide = b.wide(x)
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     y = b.Div(deviation, b.Add(b.Sqrt(variance), 1e-9))
-    return y if wide is x else b.Cast(y, to=b.dtype(x))
+    return b.typed(y, b.dtype(x))
 
 
 @meaning("MeanVarianceNormalization")

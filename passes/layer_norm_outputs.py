@@ -28,7 +28,7 @@ def outputs(b, x, axis, epsilon, stash):
     rank = b.rank(x)
     require(rank is not None and b.dtype(x) in FLOATS, "the rank or the type of its input is not known")
     require(stash == TensorProto.FLOAT, "it computes in another type than fp32")
-    wide = x if b.dtype(x) == stash else b.Cast(x, to=stash)
+    wide = b.typed(x, stash)
     axes = list(range(axis % rank, rank))
     mean = b.ReduceMean(wide, axes=axes, keepdims=1)
     centred = b.Sub(wide, mean)

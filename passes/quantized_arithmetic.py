@@ -312,7 +312,7 @@ def _as_integers(b: Builder, ratio: Value, zero: Value | None, dtype: int) -> Va
 
 def _numbers(b: Builder, value: Value) -> Value:
     """A tensor in fp32: of half precision ONNX Runtime divides and multiplies there, and rounds once."""
-    return value if b.dtype(value) == FLOAT else b.Cast(value, to=FLOAT)
+    return b.typed(value, FLOAT)
 
 
 def _plain(b: Builder, zero: Value) -> Value:

@@ -21,7 +21,7 @@ from surgeon import DOMAIN, Builder, Value, attr, meaning, op, require, require_
 from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, along_axes, has_full_shape, merged, of_shape, vector
 from ._norm.kind import is_centred
-from ._norm.precision import narrowed, typed, working_type
+from ._norm.precision import narrowed, working_type
 from ._norm.spelling import Spelling, scaled_behind
 from ._norm.window import Normalisation, read
 from ._norm.writing import normalised, opset_to_write, with_affine, with_weights
@@ -50,7 +50,7 @@ def fuse(b, x, **found):
     dtype = working_type(b, x, result)
     parts = merged(b, n, n.axes, dtype, weights=True)
     scale, shift = require_some(parts, "the scale varies along other axes than those of the mean")
-    scale = scale if isinstance(scale, np.ndarray) else typed(b, scale, dtype)
+    scale = scale if isinstance(scale, np.ndarray) else b.typed(scale, dtype)
     require(
         len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),
         f"a mean of squares over the axes {list(n.axes)} without a scale of their shape is not an RMS normalisation",
@@ -60,8 +60,8 @@ def fuse(b, x, **found):
         has_size = n.is_static or isinstance(scale, Value) or scale.size > 1
         require(has_size, "the size of the last axis is not known")
         y = _native(b, source, n, (scale, shift), dtype)
-        return typed(b, y, result)
-    return typed(b, _own(b, source, n, (scale, shift), dtype), result)
+        return b.typed(y, result)
+    return b.typed(_own(b, source, n, (scale, shift), dtype), result)
 
 
 @rule(scaled_behind(native | own), shortens=True)

@@ -27,7 +27,7 @@ from onnx import TensorProto, numpy_helper
 
 from surgeon import Builder, Decline, Value, op, require, rule, var
 
-from ._ml import DOUBLE, FLOAT, INT64, ML, transformed, typed
+from ._ml import DOUBLE, FLOAT, INT64, ML, transformed
 
 EARLIEST = 9  # the opset from which Where, Greater and Constant are what they are written as here
 MOST_KEYS = 4096
@@ -42,13 +42,13 @@ def scaler(b, x):
     require(offset.size == scale.size and scale.size, "it has not as many offsets as scales")
     _require_columns(b, x, scale.size)
     kind = DOUBLE if b.dtype(x) == DOUBLE else FLOAT
-    wide = typed(b, x, kind)
-    return typed(b, b.Mul(b.Sub(wide, b.constant(offset, kind)), b.constant(scale, kind)), FLOAT)
+    wide = b.typed(x, kind)
+    return b.typed(b.Mul(b.Sub(wide, b.constant(offset, kind)), b.constant(scale, kind)), FLOAT)
 
 
 @rule(op.Normalizer(x, domain=ML), strategy="decompose")
 def normalizer(b, x):
-    rank, norm, wide = b.rank(x), b.root.attr("norm"), typed(b, x, FLOAT)
+    rank, norm, wide = b.rank(x), b.root.attr("norm"), b.typed(x, FLOAT)
     require(rank in (1, 2), "its input is neither a row nor rows")
     if norm == "L2":
         return _by_length(b, wide, rank - 1)
@@ -88,7 +88,7 @@ def feature_vectorizer(b):
     shapes = [b.shape(v) for v in given]
     told = all(s is not None and len(s) == 2 and s[1] == w for s, w in zip(shapes, widths, strict=False))
     require(len(given) == len(widths) and told, "an input has another number of columns than it says")
-    return b.Concat(*(typed(b, v, FLOAT) for v in given), axis=1)
+    return b.Concat(*(b.typed(v, FLOAT) for v in given), axis=1)
 
 
 @rule(op.ArrayFeatureExtractor(x, var("places"), domain=ML), strategy="decompose")
@@ -127,7 +127,7 @@ def one_hot_encoder(b, x):
     require(classes, "its classes are strings")
     require(b.root.attr("zeros"), "it fails at what is none of its classes, which no node does")
     rank = b.known_rank(x)
-    return b.Cast(b.Equal(b.Unsqueeze(typed(b, x, INT64), axes=[rank]), np.asarray(classes)), to=FLOAT)
+    return b.Cast(b.Equal(b.Unsqueeze(b.typed(x, INT64), axes=[rank]), np.asarray(classes)), to=FLOAT)
 
 
 @rule(op.LabelEncoder(x, domain=ML), strategy="decompose")
@@ -170,7 +170,7 @@ def _products(b: Builder, x: Value, rows: int) -> Value:
     coefficients, intercepts = _numbers(b, "coefficients"), _numbers(b, "intercepts")
     require(b.rank(x) == 2, "its input is not a matrix")
     require(coefficients.size and coefficients.size % rows == 0, "its coefficients are not so many rows")
-    y: Value = b.MatMul(typed(b, x, FLOAT), np.ascontiguousarray(coefficients.reshape(rows, -1).T))
+    y: Value = b.MatMul(b.typed(x, FLOAT), np.ascontiguousarray(coefficients.reshape(rows, -1).T))
     return b.Add(y, intercepts) if intercepts.size else y
 
 

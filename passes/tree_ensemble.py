@@ -25,7 +25,7 @@ from onnx import numpy_helper
 
 from surgeon import Builder, Value, op, require, require_some, rule, var
 
-from ._ml import DOUBLE, FLOAT, INT64, ML, transformed, typed
+from ._ml import DOUBLE, FLOAT, INT64, ML, transformed
 
 EARLIEST = 11  # the opset from which there is GatherElements
 LESS_OR_EQUAL = 12  # the opset from which there is LessOrEqual
@@ -91,7 +91,7 @@ def tree_ensemble(b, x):
 def regressor(b, x):
     targets = b.root.attr("n_targets") or 1
     scores = _scores(b, x, _older(b, "target", targets), b.root.attr("aggregate_function"))
-    return typed(b, transformed(b, _with_base(b, scores), b.root.attr("post_transform"), targets), FLOAT)
+    return b.typed(transformed(b, _with_base(b, scores), b.root.attr("post_transform"), targets), FLOAT)
 
 
 @rule(op.TreeEnsembleClassifier(x, domain=ML), strategy="decompose")
@@ -108,7 +108,7 @@ def classifier(b, x):
     require(len(labels) > 2 or not _numbers(b, "base_values").size, "ONNX Runtime adds base_values of two classes up")
     scores = _with_base(b, _scores(b, x, forest, "SUM"))
     best = b.Gather(np.asarray(labels), b.ArgMax(scores, axis=1, keepdims=0), axis=0) if read else None
-    return best, typed(b, transformed(b, scores, transform, len(labels)), FLOAT)
+    return best, b.typed(transformed(b, scores, transform, len(labels)), FLOAT)
 
 
 def _of_two(b: Builder, x: Value, forest: Forest, transform: str) -> tuple[Value, Value]:
@@ -123,7 +123,7 @@ def _of_two(b: Builder, x: Value, forest: Forest, transform: str) -> tuple[Value
         pair = b.Sigmoid(b.Concat(b.Neg(score), score, axis=1))
     else:
         pair = b.Concat(b.Sub(1.0, score) if positive else b.Neg(score), score, axis=1)
-    return chosen, typed(b, pair, FLOAT)
+    return chosen, b.typed(pair, FLOAT)
 
 
 def _covers(b: Builder, count: int) -> bool:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from surgeon import Builder, Decline, Value, require
 
 from .._shapes import numbers_to, size
-from .table import FLOAT, Result, asks_for, body, cast_to, given, in_place, inputs_of, needed, plus, setting, sizes
+from .table import FLOAT, Result, asks_for, body, given, in_place, inputs_of, needed, plus, setting, sizes
 
 LOWEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).min),
@@ -273,7 +273,7 @@ def quantized_attention(b: Builder) -> Result:
     width = b.static_size(weights, 1)
     total = b.MatMulInteger(x, weights, zero, weight_zero)
     factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
-    projected = plus(b, b.Mul(b.Cast(total, to=FLOAT), cast_to(b, factor, FLOAT)), bias)
+    projected = plus(b, b.Mul(b.Cast(total, to=FLOAT), b.typed(factor, FLOAT)), bias)
     if width % 3:
         raise Decline("its weights are not those of queries, keys and values of one size")
     return projected_attention(b, projected, [width // 3] * 3, mask, past, None)

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .products import bits_of
-from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed
+from .table import FLOAT, Result, body, given, inputs_of, known, needed
 
 # The numbers that the sixteen codes of four bits stand for, as bitsandbytes has them.
 FP4 = (0.0, 5.208333333e-03, 0.6666666667, 1.0, 0.3333333333, 0.5, 0.1666666667, 0.25)
@@ -53,8 +53,8 @@ def bnb4(b: Builder) -> Result:
     factor = np.repeat(blocks.astype(np.float32).reshape(-1), block)[:count]
     with np.errstate(invalid="ignore"):  # scales that are infinite
         weights = (CODES[attr("quant_type")][codes] * factor).reshape(rows, columns)
-    y = b.MatMul(cast_to(b, a, FLOAT), np.ascontiguousarray(weights.T))
-    return cast_to(b, y, b.dtype(a))
+    y = b.MatMul(b.typed(a, FLOAT), np.ascontiguousarray(weights.T))
+    return b.typed(y, b.dtype(a))
 
 
 @body("GatherBlockQuantized")

@@ -12,7 +12,7 @@ from surgeon import Builder, Value, require
 
 from .._shapes import numbers_to
 from .attention import LOWEST, rotated
-from .table import Result, asks_for, body, cast_to, given, in_place, needed, sizes, wide
+from .table import Result, asks_for, body, given, in_place, needed, sizes
 
 INT64 = TensorProto.INT64
 
@@ -94,9 +94,9 @@ def _by_heads(
 def _normal(b: Builder, x: Value, weight: Value, own: str) -> Value:
     """The RMS normalisation of each head."""
     epsilon, dtype = b.root.attr(own) or b.root.attr("qk_norm_epsilon"), b.dtype(x)
-    x = wide(b, x)
+    x = b.wide(x)
     root = b.Sqrt(b.Add(b.ReduceMean(b.Mul(x, x), axes=[-1], keepdims=1), float(epsilon)))
-    return cast_to(b, b.Mul(b.Div(x, root), wide(b, weight)), dtype)
+    return b.typed(b.Mul(b.Div(x, root), b.wide(weight)), dtype)
 
 
 def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Value) -> _Places:

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .._elimination import part, pivoted, without_first
-from .table import Result, body, cast_to, inputs_of, wide
+from .table import Result, body, inputs_of
 
 LARGEST = 8  # rows
 
@@ -18,9 +18,9 @@ def inverse(b: Builder) -> Result:
     (x,) = inputs_of(b, 1)
     size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")
-    a = wide(b, x)
+    a = b.wide(x)
     one = b.Expand(b.constant(np.eye(size), TensorProto.FLOAT), b.Shape(a))
-    return cast_to(b, _substituted(b, _tops(b, b.Concat(a, one, axis=-1), size), size), b.dtype(x))
+    return b.typed(_substituted(b, _tops(b, b.Concat(a, one, axis=-1), size), size), b.dtype(x))
 
 
 def _tops(b: Builder, left: Value, size: int) -> list[Value]:

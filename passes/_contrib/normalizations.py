@@ -17,7 +17,6 @@ from .table import (
     Result,
     asks_for,
     body,
-    cast_to,
     given,
     in_place,
     inputs_of,
@@ -26,7 +25,6 @@ from .table import (
     require_unasked,
     setting,
     sizes,
-    wide,
 )
 
 
@@ -35,19 +33,19 @@ def layer_norm(b: Builder, x: Value, gamma: Value, beta: Value | None, epsilon: 
     if takes_type(b, "LayerNormalization", b.dtype(x)):
         return b.LayerNormalization(x, gamma, beta, axis=axis, epsilon=epsilon)
     axes, dtype = trailing(b, x, axis), b.dtype(x)
-    x = wide(b, x)
+    x = b.wide(x)
     deviation = b.Sub(x, b.ReduceMean(x, axes=axes, keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=axes, keepdims=1)
-    y = cast_to(b, b.Div(deviation, b.Sqrt(b.Add(variance, epsilon))), dtype)
+    y = b.typed(b.Div(deviation, b.Sqrt(b.Add(variance, epsilon))), dtype)
     return plus(b, b.Mul(y, gamma), beta)
 
 
 def rms_norm(b: Builder, x: Value, gamma: Value, epsilon: float, axis: int = -1) -> tuple[Value, Value]:
     """(x / sqrt(mean(x^2) + epsilon) * gamma, 1 / sqrt(mean(x^2) + epsilon)). Sums of half types are in fp32."""
     dtype, axes = b.dtype(x), trailing(b, x, axis)
-    x = wide(b, x)
+    x = b.wide(x)
     root = b.Sqrt(b.Add(b.ReduceMean(b.Mul(x, x), axes=axes, keepdims=1), epsilon))
-    return b.Mul(cast_to(b, b.Div(x, root), dtype), gamma), root
+    return b.Mul(b.typed(b.Div(x, root), dtype), gamma), root
 
 
 def trailing(b: Builder, x: Value, axis: int) -> list[int]:
@@ -62,9 +60,9 @@ def skip_layer_norm(b: Builder) -> Result:
     x, skip, gamma, beta, bias = given(b, 5)
     require_moments_unasked(b)
     total, dtype = summed(b, x, skip, bias)
-    gamma, beta = (None if v is None else wide(b, v) for v in (gamma, beta))
+    gamma, beta = (None if v is None else b.wide(v) for v in (gamma, beta))
     y = layer_norm(b, total, needed(gamma), beta, b.root.attr("epsilon"))
-    return in_place(b, cast_to(b, y, dtype), None, None, cast_to(b, total, dtype) if asks_for(b, 3) else None)
+    return in_place(b, b.typed(y, dtype), None, None, b.typed(total, dtype) if asks_for(b, 3) else None)
 
 
 @body("SkipSimplifiedLayerNormalization")
@@ -72,13 +70,13 @@ def skip_rms_norm(b: Builder) -> Result:
     x, skip, gamma, bias = given(b, 4)
     require_moments_unasked(b)
     total, dtype = summed(b, x, skip, bias)
-    y, _ = rms_norm(b, total, wide(b, needed(gamma)), b.root.attr("epsilon"))
-    return in_place(b, cast_to(b, y, dtype), None, None, cast_to(b, total, dtype) if asks_for(b, 3) else None)
+    y, _ = rms_norm(b, total, b.wide(needed(gamma)), b.root.attr("epsilon"))
+    return in_place(b, b.typed(y, dtype), None, None, b.typed(total, dtype) if asks_for(b, 3) else None)
 
 
 def summed(b: Builder, *parts: Value | None) -> tuple[Value, int]:
     """(the sum of what is given, in fp32 where the type is a half one; that type)."""
-    first_part, *others = (wide(b, v) for v in parts if v is not None)
+    first_part, *others = (b.wide(v) for v in parts if v is not None)
     return plus(b, first_part, *others), b.dtype(needed(parts[0]))
 
 
@@ -127,8 +125,8 @@ def skip_group_norm(b: Builder) -> Result:
     if bias is not None and not b.root.attr("channels_last"):
         bias = b.Reshape(bias, sizes(1, -1, 1, 1))
     # Half precision may not hold the sum.
-    total = plus(b, wide(b, x), wide(b, skip), None if bias is None else wide(b, bias))
-    y, rounded = (cast_to(b, v, b.dtype(x)) for v in (grouped(b, total, needed(gamma), needed(beta)), total))
+    total = plus(b, b.wide(x), b.wide(skip), None if bias is None else b.wide(bias))
+    y, rounded = (b.typed(v, b.dtype(x)) for v in (grouped(b, total, needed(gamma), needed(beta)), total))
     return in_place(b, y, rounded)
 
 
@@ -139,14 +137,14 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
     require(activation in (0, 1), "its activation is neither none nor SiLU")
     groups, channels, dtype = b.root.attr("groups"), b.static_size(gamma, 0), b.dtype(x)
     require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are not groups")
-    moved = wide(b, first(b, x) if b.root.attr("channels_last") else x)
+    moved = b.wide(first(b, x) if b.root.attr("channels_last") else x)
     split = b.Reshape(moved, sizes(0, groups, -1))
     ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
     normal = b.InstanceNormalization(split, ones, zeros, epsilon=b.root.attr("epsilon"))
     y = b.Reshape(normal, b.Shape(moved))
-    weight, shift = (b.Reshape(cast_to(b, v, FLOAT), sizes(1, -1, 1, 1)) for v in (gamma, beta))
+    weight, shift = (b.Reshape(b.typed(v, FLOAT), sizes(1, -1, 1, 1)) for v in (gamma, beta))
     y = b.Add(b.Mul(y, weight), shift)
-    y = cast_to(b, b.Mul(y, b.Sigmoid(y)) if activation else y, dtype)
+    y = b.typed(b.Mul(y, b.Sigmoid(y)) if activation else y, dtype)
     return last(b, y, 4) if b.root.attr("channels_last") else y
 
 

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .blocks import activated, attributes
-from .table import FLOAT, Result, body, cast_to, given, inputs_of, known, needed, plus
+from .table import FLOAT, Result, body, given, inputs_of, known, needed, plus
 
 
 @body("FusedMatMul", "TransposeMatMul")
@@ -45,8 +45,8 @@ def n_bits(b: Builder) -> Result:
     a, packed, scales, zeros, order, bias = given(b, 6)
     weights = _unpacked(b, needed(packed), needed(scales), zeros, order)
     a = needed(a)
-    y = b.MatMul(cast_to(b, a, FLOAT), np.ascontiguousarray(weights.T))
-    return cast_to(b, plus(b, y, None if bias is None else cast_to(b, bias, FLOAT)), b.dtype(a))
+    y = b.MatMul(b.typed(a, FLOAT), np.ascontiguousarray(weights.T))
+    return b.typed(plus(b, y, None if bias is None else b.typed(bias, FLOAT)), b.dtype(a))
 
 
 def _unpacked(b: Builder, packed: Value, scales: Value, zeros: Value | None, order: Value | None) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Decline, Value, require
+from surgeon import Builder, Decline, Value, require
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
 Body: TypeAlias = Callable[[Builder], Result]
@@ -58,15 +58,6 @@ def plus(b: Builder, x: Value, *others: Value | None) -> Value:
     for other in others:
         x = x if other is None else b.Add(x, other)
     return x
-
-
-def wide(b: Builder, x: Value) -> Value:
-    """x as fp32 where its type is a half one."""
-    return b.Cast(x, to=FLOAT) if b.dtype(x) in HALVES else x
-
-
-def cast_to(b: Builder, x: Value, dtype: int) -> Value:
-    return x if b.dtype(x) == dtype else b.Cast(x, to=dtype)
 
 
 def sizes(*numbers: int) -> np.ndarray:

@@ -7,13 +7,6 @@ from onnx import TensorProto
 from surgeon import HALVES, Builder, Node, Value, require
 
 
-def typed(b: Builder, x: Value, dtype: int) -> Value:
-    """The tensor in the type `dtype`: itself, or a Cast of it."""
-    if b.dtype(x) == dtype:
-        return x
-    return b.Cast(x, to=dtype)
-
-
 def narrowed(b: Builder, x: Value, dtype: int) -> Value:
     """x in the type `dtype` of the result: what a file cast to a wider type for the statistics alone, or x cast.
 
@@ -23,7 +16,7 @@ def narrowed(b: Builder, x: Value, dtype: int) -> Value:
     if cast is None or cast.inputs[0] is None:
         overflows = dtype == TensorProto.FLOAT16 and b.dtype(x) in (TensorProto.FLOAT, TensorProto.DOUBLE)
         require(not overflows, "its input is of a wider type than its result")
-        return typed(b, x, dtype)
+        return b.typed(x, dtype)
     if cast not in b.matched:  # others read it too: it stays, and the window has to know where x is from
         b.matched = (*b.matched, cast)
     return cast.inputs[0]

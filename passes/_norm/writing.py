@@ -11,7 +11,6 @@ from surgeon import HALVES, Builder, Value, dims, require, require_some
 
 from .._shapes import cancel, no_larger, output_of
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
-from .precision import typed
 from .window import Normalisation, affine_of
 
 # Writes a normalisation as one node: (b, source, n, (scale, shift), dtype).
@@ -25,7 +24,7 @@ def opset_to_write(b: Builder) -> int:
 
 def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centred: bool = True) -> Value:
     """The normalisation in the fewest operators; sums of fp16 and bf16 in fp32, in which type the result is then."""
-    wide = _wide(b, x)
+    wide = b.wide(x)
     deviation = _deviation(b, wide, axes) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
     return b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
@@ -33,15 +32,10 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
 
 def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     """The mean and the variance along axes, which go; of fp16 and bf16 in fp32."""
-    wide = _wide(b, x)
+    wide = b.wide(x)
     deviation = _deviation(b, wide, axes)
     mean = b.ReduceMean(wide, axes=list(axes), keepdims=0)
     return mean, b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=0)
-
-
-def _wide(b: Builder, x: Value) -> Value:
-    """The tensor in fp32 where it is of fp16 or bf16."""
-    return b.Cast(x, to=TensorProto.FLOAT) if b.dtype(x) in HALVES else x
 
 
 def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -60,18 +54,18 @@ def with_affine(b: Builder, y: Value, scale: Factor | None, shift: Factor | None
     It is computed in the type of y, or in `dtype` where the model computes the scale or the shift.
     """
     if any(isinstance(f, Value) and b.value(f) is None for f in (scale, shift)):
-        y = typed(b, y, dtype)
+        y = b.typed(y, dtype)
     for kind, factor in (("Mul", scale), ("Add", shift)):
         array = b.value(factor)
         if factor is None or is_constant(array, neutral_of(kind)):
             continue
         if array is None:
             assert isinstance(factor, Value)
-            factor = typed(b, factor, b.dtype(y))
+            factor = b.typed(factor, b.dtype(y))
         elif not isinstance(factor, Value) or b.dtype(factor) != b.dtype(y):
             factor = b.constant(array.astype(numpy_type(b.dtype(y))))
         y = b.node(kind, [y, factor], 1, "", {})
-    return typed(b, y, dtype)
+    return b.typed(y, dtype)
 
 
 def with_affine_behind(b: Builder, y: Value, n: Normalisation) -> Value:
@@ -99,7 +93,7 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     n = Normalisation(x, shape, tuple(axes), epsilon, affine=affine_of(found))
     parts = require_some(merged(b, n, n.axes, dtype, weights=True))
     write = own if "axes" in found else native
-    return typed(b, write(b, x, n, parts, dtype), result)
+    return b.typed(write(b, x, n, parts, dtype), result)
 
 
 def source_through(b: Builder, x: Value, perm: Sequence[int]) -> Value:

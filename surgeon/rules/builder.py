@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import Shape, is_static
+from surgeon.ir.lattice import HALVES, Shape, is_static
 from surgeon.ir.schemas import DOMAIN, formal_types
 from surgeon.rules.context import Context
 from surgeon.rules.rule import Decline, require, require_some
@@ -225,6 +225,14 @@ class Builder:
         else:
             alike = all(_may_be_equal(one, other) for one, other in combinations(shapes, 2))
         require(alike, f"{op} does not broadcast at opset {opset}")
+
+    def typed(self, value: Value, dtype: int) -> Value:
+        """The tensor in a type: itself, or a Cast of it."""
+        return value if self.dtype(value) == dtype else self.Cast(value, to=dtype)
+
+    def wide(self, value: Value) -> Value:
+        """The tensor in fp32 where it is of fp16 or bf16, else itself."""
+        return self.Cast(value, to=TensorProto.FLOAT) if self.dtype(value) in HALVES else value
 
     def constant(self, array: Any, dtype: int | np.dtype | None = None) -> Value:
         """A new constant tensor of the array's own type, or of `dtype`; declines where that is 0, an unknown type."""
