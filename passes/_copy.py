@@ -70,7 +70,7 @@ def present(node: Node) -> NodeProto:
 
 def constants_of(b: Builder, body: Graph) -> dict[str, Value]:
     """The initializers of a body that are read, as constants of the builder's scope."""
-    read = (v for v in body.values.values() if v.tensor is not None and (v.users or v.is_output))
+    read = (v for v in body.values.values() if v.tensor is not None and v.is_read)
     return {v.name: b.constant(b.value(v)) for v in read}
 
 

@@ -101,9 +101,7 @@ def _dropout(r: Reading) -> Plan | None:
     if not r.crosses(12):
         return None
     training = r.value(2, "training mode")
-    if (training is not None and training.any()) or any(
-        o is not None and (o.users or o.is_output) for o in r.node.outputs[1:]
-    ):
+    if (training is not None and training.any()) or any(o is not None and o.is_read for o in r.node.outputs[1:]):
         raise Refused("it may be in training mode, or its mask is read")
     return lambda b: (b.Identity(r.data), *[None] * (len(r.node.outputs) - 1))
 

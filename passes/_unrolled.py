@@ -55,9 +55,6 @@ def most(b: Builder) -> int:
 
 def settled(b: Builder, outputs: Sequence[Any]) -> tuple[Value | None, ...]:
     """The outputs that are read, without the nodes that served others alone."""
-    read = [
-        new if old is not None and (old.users or old.is_output) else None
-        for old, new in zip(b.root.outputs, outputs, strict=False)
-    ]
+    read = [new if old is not None and old.is_read else None for old, new in zip(b.root.outputs, outputs, strict=False)]
     drop_unread(b, read)
     return tuple(read)

@@ -93,7 +93,7 @@ def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
     axes = [0, *range(2, rank)]
     y = normalised(b, x, axes, epsilon)
     y = with_affine(b, y, of_channels(b, scale, rank), of_channels(b, bias, rank), b.dtype(x))
-    if not any(o.users or o.is_output for o in b.root.outputs[1:] if o is not None):
+    if not any(o.is_read for o in b.root.outputs[1:] if o is not None):
         return y
     require(b.opset >= 14, "its running statistics are read, which every runtime of its opset computes in its own way")
     batch = of_batch(b, x, axes)

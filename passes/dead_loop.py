@@ -11,5 +11,5 @@ from surgeon import Stage, op, require, rule
 
 @rule(op.Loop(...) | op.If(...) | op.Scan(...), stage=Stage.CLEAN)
 def dead(b):
-    require(not any(o is not None and (o.users or o.is_output) for o in b.root.outputs))
+    require(not any(o is not None and o.is_read for o in b.root.outputs))
     return ()

@@ -93,7 +93,7 @@ def unknown(editor):
     """What the target has no importer for."""
     changed = False
     for node in editor.nodes(lambda key: key != "Constant" and not editor.target.imports(key)):
-        read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
+        read = [o for o in node.outputs if o is not None and o.is_read]
         if node.alive and read and not editor.excluded(node) and all(map(editor.model.is_constant, read)):
             changed |= _fold(editor, node)
     return changed
@@ -101,7 +101,7 @@ def unknown(editor):
 
 def _fold(editor: Editor, node: Node) -> bool:
     """Put constants in place of the node's outputs, unless there is a reason against it."""
-    read = [o for o in node.outputs if o is not None and (o.users or o.is_output)]
+    read = [o for o in node.outputs if o is not None and o.is_read]
     why = _why_not(editor.model, node, read)
     if why:
         editor.decline(node, why)

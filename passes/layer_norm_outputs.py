@@ -24,7 +24,7 @@ x = var("x")
 )
 def outputs(b, x, axis, epsilon, stash):
     _, *further = b.root.outputs
-    require(any(o is not None and (o.users or o.is_output) for o in further))
+    require(any(o is not None and o.is_read for o in further))
     rank = b.rank(x)
     require(rank is not None and b.dtype(x) in FLOATS, "the rank or the type of its input is not known")
     require(stash == TensorProto.FLOAT, "it computes in another type than fp32")

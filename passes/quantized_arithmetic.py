@@ -131,7 +131,7 @@ def dynamic_quantize(b, x):
     high = b.Relu(b.ReduceMax(x, keepdims=0))
     spread = b.Div(b.Sub(high, low), 255.0)
     scale = b.Where(b.Equal(spread, 0.0), b.constant(1.0, FLOAT), spread)
-    if not any(o is not None and (o.users or o.is_output) for o in (b.root.outputs[0], b.root.outputs[2])):
+    if not any(o is not None and o.is_read for o in (b.root.outputs[0], b.root.outputs[2])):
         return None, scale, None  # a product reads the numbers of constants that are quantized
     zero = b.Round(b.Clip(without_nan(b, b.Sub(0.0, b.Div(low, scale)), 256.0), min=0.0, max=255.0))
     y = _as_integers(b, b.Div(x, scale), zero, TensorProto.UINT8)

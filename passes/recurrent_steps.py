@@ -72,7 +72,7 @@ def _run(b: Builder, cell: Cell, x: Value, length: int, state: State, backwards:
 
 def _outputs(b: Builder, results: list[tuple[list[Value], State]]) -> tuple[Value | None, ...]:
     """All states, the last ones, and those of the cell; None for what no node reads."""
-    asked = [o is not None and bool(o.users or o.is_output) for o in b.root.outputs]
+    asked = [o is not None and o.is_read for o in b.root.outputs]
     found: list[Value | None] = []
     if asked[0]:
         rows = [[b.Unsqueeze(h, axes=[0, 1]) for h in every] for every, _ in results]

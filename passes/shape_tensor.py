@@ -68,7 +68,7 @@ def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
     """Compute the outputs of `maker` in vectors instead; False where that cannot be done."""
     builder = editor.builder(maker)
     elements = _Elements(builder)
-    read = [o for o in maker.outputs if o is not None and (o.users or o.is_output)]
+    read = [o for o in maker.outputs if o is not None and o.is_read]
     try:
         made = {o: elements.again(o) for o in read}
     except (Decline, Unread) as refusal:

@@ -43,7 +43,7 @@ def decompose(b, x):
         attrs = {name: v for name, v in b.root.attrs.items() if name != "largest"}
         _, indices = b.TopK(key, b.root.inputs[1], outputs=2, **attrs)
     values = b.root.outputs[0]
-    if values is None or not (values.users or values.is_output):
+    if values is None or not values.is_read:
         return None, indices
     return b.GatherElements(x, indices, axis=b.root.attr("axis")), indices
 

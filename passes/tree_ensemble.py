@@ -103,7 +103,7 @@ def classifier(b, x):
         return _of_two(b, x, _older(b, "class", 1), transform)
     forest = _older(b, "class", len(labels))
     require(_covers(b, len(labels)), "a leaf leaves out a class, which ONNX Runtime does not take for 0")
-    read = b.root.outputs[0] is not None and (b.root.outputs[0].users or b.root.outputs[0].is_output)
+    read = b.root.outputs[0] is not None and b.root.outputs[0].is_read
     require(len(labels) > 2 or not read, "ONNX Runtime calls the one of two classes that are both weighed 0 or 1")
     require(len(labels) > 2 or not _numbers(b, "base_values").size, "ONNX Runtime adds base_values of two classes up")
     scores = _with_base(b, _scores(b, x, forest, "SUM"))

@@ -41,7 +41,7 @@ def decompose(b, x, is_sorted, axis=None):
     require(is_sorted in (0, 1), "its sorted is neither 0 nor 1")
     require(b.dtype(x) in COMPARED, "its type is not compared by the target")
     require(0 not in shape, "it has no elements")
-    read = [o is not None and bool(o.users or o.is_output) for o in [*b.root.outputs, None, None, None][:4]]
+    read = [o is not None and o.is_read for o in [*b.root.outputs, None, None, None][:4]]
     only_inverse = not (read[0] or read[1] or read[3])
     require(only_inverse or b.target.imports("NonZero"), "how many it returns follows from data: it has no NonZero")
     count = _require_small(shape, axis)

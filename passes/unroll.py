@@ -37,7 +37,7 @@ def loop(b):
     count, go_on = _count(b), _begins(b)
     if count == 0 or go_on is False:
         returned = [o for o in b.root.outputs[len(states) :] if o is not None]
-        require(not any(o.users or o.is_output for o in returned), "it returns nothing, and that is read")
+        require(not any(o.is_read for o in returned), "it returns nothing, and that is read")
         return tuple(states)
     require(not (not asked and (count is None or count > most(b))))
     require(go_on, "how often it runs is computed at run time")

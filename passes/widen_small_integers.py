@@ -120,11 +120,11 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
     found = made if isinstance(made, tuple) else (made,)
     wraps = node.key in OVERFLOWING or (node.key == "Div" and _limits(kind)[0] < 0)  # -32768 / -1 is beyond
     outputs = [
-        new if old is None or types(old) != kind or not _is_read(old) else _narrowed(b, new, kind, wraps=wraps)
+        new if old is None or types(old) != kind or not old.is_read else _narrowed(b, new, kind, wraps=wraps)
         for old, new in zip(node.outputs, found, strict=True)
     ]
     read = zip(node.outputs, outputs, strict=True)
-    editor.replace(node, [new if old is not None and _is_read(old) else None for old, new in read], b)
+    editor.replace(node, [new if old is not None and old.is_read else None for old, new in read], b)
     return True
 
 
@@ -152,10 +152,6 @@ def _has_eight_bits(node: Node, kind: int) -> bool:
     """Whether a node computes with the bits of the model's own uint8: the pass bitwise asks 8 of them, not 31."""
     inner = any(v is not None and v.producer is not None for v in node.inputs)
     return node.op.startswith("Bit") and kind == TensorProto.UINT8 and not inner
-
-
-def _is_read(value: Value) -> bool:
-    return bool(value.users) or value.is_output
 
 
 def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:

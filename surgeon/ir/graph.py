@@ -74,6 +74,11 @@ class Value:
             return self.producer.key == "Constant"
         return self.tensor is not None and not self.is_input
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a node reads it, or it is an output of its graph."""
+        return bool(self.users) or self.is_output
+
 
 class Node:
     """A node of one graph. `inputs` and `outputs` hold a `Value`, or None where the file has an empty name."""
@@ -519,13 +524,15 @@ class Graph:
                 if value is None:
                     continue
                 value.users.pop(node, None)
-                if value.users or value.is_output:
+                if value.is_read:
                     continue
                 producer = value.producer
                 if producer is None:
                     if value.is_written:
                         orphans[value] = None
-                elif producer.alive and (len(producer.outputs) == 1 or not _is_read(producer)):
+                elif producer.alive and (
+                    len(producer.outputs) == 1 or not any(o is not None and o.is_read for o in producer.outputs)
+                ):
                     todo.append(producer)
         return gone
 
@@ -616,7 +623,7 @@ class Graph:
 
     def _sync_tensors(self, proto: GraphProto) -> None:
         """Write the new initializers that are read, and take out what the model dropped and what names no tensor."""
-        used = [v for v in self.new_tensors if v.users or v.is_output]
+        used = [v for v in self.new_tensors if v.is_read]
         proto.initializer.extend([v.tensor for v in used])
         self.new_tensors = []
         leaving = {v.name for v in self.model.dropped if self.values.get(v.name) is v}
@@ -651,11 +658,6 @@ def scopes_of(graph: Graph) -> Iterator[Graph]:
         if node.alive:
             for body in node.bodies:
                 yield from scopes_of(body)
-
-
-def _is_read(node: Node) -> bool:
-    """Whether somebody reads an output of the node."""
-    return any(o is not None and (o.users or o.is_output) for o in node.outputs)
 
 
 def _settle(nodes: Iterable[Node]) -> None:

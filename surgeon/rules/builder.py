@@ -273,7 +273,7 @@ class Builder:
     def drop_unread_constants(self) -> None:
         """Take away the Constant nodes that nothing reads; initializers are not written then."""
         for node in [v.producer for v in self.constants if v.producer is not None and v.producer.alive]:
-            if not any(o is not None and (o.users or o.is_output) for o in node.outputs):
+            if not any(o is not None and o.is_read for o in node.outputs):
                 self._graph.remove(node)
 
     def undo(self) -> None:

@@ -73,10 +73,10 @@ def unread_steps(node: Node) -> str | None:
     holder = node.graph.holder
     while holder is not None and holder.key != "If":
         holder = holder.graph.holder
-    if holder is None or not any(o is not None and (o.users or o.is_output) for o in node.outputs):
+    if holder is None or not any(o is not None and o.is_read for o in node.outputs):
         return None
     steps = _steps(node)
-    if not steps or any(o is not None and (o.users or o.is_output) for o in steps):
+    if not steps or any(o is not None and o.is_read for o in steps):
         return None
     return "in a branch of an If its last state alone is read"
 
