@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon import Builder, Value, require
+from surgeon.targets.condition import dtype_name
 
 CARRIERS: dict[int, int] = {
     TensorProto.INT8: TensorProto.INT32,
@@ -25,8 +26,7 @@ def bits_of(dtype: int) -> int:
 def carried(b: Builder, x: Value) -> Value:
     """The integers of x in the type that holds them."""
     dtype = b.dtype(x)
-    name = TensorProto.DataType.Name(dtype).lower()
-    require(dtype in CARRIERS, f"no type of TensorRT has {name}")
+    require(dtype in CARRIERS, f"no type of TensorRT has {dtype_name(dtype)}")
     known = b.value(x)
     if CARRIERS[dtype] == dtype:
         return x

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from surgeon import FLOATS, Builder, Decline, Value, require
 from surgeon.ir.run import has_kernel
 from surgeon.ir.schemas import schema
+from surgeon.targets.condition import dtype_name
 
 
 def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
@@ -26,15 +27,11 @@ def require_op(b: Builder, op: str, x: Value, at: int = 0) -> None:
     dtype, opset = b.dtype(x), b.opset
     require(dtype in FLOATS and schema(op, "", opset) is not None)
     if not _takes(op, dtype, at, opset):
-        raise Decline(f"{op} takes no {_name(dtype)} at opset {opset}")
+        raise Decline(f"{op} takes no {dtype_name(dtype)} at opset {opset}")
     if dtype == TensorProto.BFLOAT16 or b.strategy is not None or has_kernel(op, dtype, opset):
         return
     require(b.target.imports(op))
-    raise Decline(f"ONNX Runtime has no kernel for {op} in {_name(dtype)} at opset {opset}")
-
-
-def _name(dtype: int) -> str:
-    return TensorProto.DataType.Name(dtype).lower()
+    raise Decline(f"ONNX Runtime has no kernel for {op} in {dtype_name(dtype)} at opset {opset}")
 
 
 def takes_type(b: Builder, op: str, dtype: int, at: int = 0) -> bool:
@@ -54,4 +51,4 @@ def holds(b: Builder, x: Value, number: float) -> bool:
 @cache
 def _takes(op: str, dtype: int, at: int, opset: int) -> bool:
     spec = schema(op, "", opset)
-    return spec is not None and f"tensor({TensorProto.DataType.Name(dtype).lower()})" in spec.inputs[at].types
+    return spec is not None and f"tensor({dtype_name(dtype)})" in spec.inputs[at].types

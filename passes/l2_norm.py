@@ -54,6 +54,7 @@ from surgeon import (
 )
 from surgeon.ir.model import Model
 from surgeon.rules.dimensions import bare
+from surgeon.targets.condition import dtype_name
 
 from ._shapes import no_larger, output_of
 
@@ -228,9 +229,10 @@ def in_an_island(b, x, to, weight=None, **attributes):
 def _say_that_it_widens(b: Builder, dtype: int) -> None:
     """Warn that a sum of fp16 or bf16 is in fp32 now."""
     if dtype in HALVES:
+        name = dtype_name(dtype)
         b.warn(
-            f"the sum of squares moves from {_name(dtype)} to fp32: TensorRT would sum in {_name(dtype)}, where it "
-            "overflows or loses digits"
+            f"the sum of squares moves from {name} to fp32: TensorRT would sum in {name}, where it overflows or loses "
+            "digits"
         )
 
 
@@ -270,7 +272,7 @@ def _require_types(b: Builder, dtype: int) -> None:
         if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
             inner = b.dtype(output_of(node))
             fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
-            require(fits, f"it computes in {_name(inner)} what is {_name(dtype)}")
+            require(fits, f"it computes in {dtype_name(inner)} what is {dtype_name(dtype)}")
 
 
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
@@ -394,7 +396,7 @@ def _epsilon(b: Builder, found: dict[str, np.ndarray]) -> tuple[str, float]:
     if value > 0:
         return MODES[name], rounded
     dtype = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return _repaired(b, f"it is 0 in the file, in {_name(dtype)}", MODES[name])
+    return _repaired(b, f"it is 0 in the file, in {dtype_name(dtype)}", MODES[name])
 
 
 def _without_zero(
@@ -467,10 +469,6 @@ def _repaired(b: Builder, why: str, mode: str) -> tuple[str, float]:
     b.warn(f"lost epsilon: {why}. It is {float(wanted):g} now, as asked for")
     b.tolerance = 1e30  # the user asked for other numbers than the file's: the proof sees to NaN and inf alone
     return mode, float(np.float32(wanted))
-
-
-def _name(dtype: int) -> str:
-    return str(TensorProto.DataType.Name(dtype)).lower()
 
 
 # ---- LOWER -----------------------------------------------------------------------------------------------------------

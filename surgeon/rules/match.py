@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 from surgeon.ir.attributes import AttributeReference
 from surgeon.ir.graph import Node, Value
@@ -21,6 +21,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import BROADCASTS
 from surgeon.ir.schemas import MOVED
 from surgeon.rules.pattern import Absent, Attr, Choice, Const, Guard, Op, Output, Pattern, Var
+from surgeon.targets.condition import dtype_name
 
 SHAREABLE = frozenset({"Shape", "Constant"})  # they cost nothing, so a reader outside is not a reason to give up
 MOST_SIZE_NODES = 32  # between the Shape of an interior tensor and the window that it serves
@@ -195,8 +196,8 @@ def _called(v: Any) -> str:
 
 
 def _other_type(v: Any, dtype: int, wanted: Collection[int]) -> str:
-    names = " or ".join(TensorProto.DataType.Name(t).lower() for t in sorted(wanted))
-    found = f"{TensorProto.DataType.Name(dtype).lower()}, not {names}" if dtype else "not known"
+    names = " or ".join(map(dtype_name, sorted(wanted)))
+    found = f"{dtype_name(dtype)}, not {names}" if dtype else "not known"
     return f"the type of {_called(v)} is {found}"
 
 
