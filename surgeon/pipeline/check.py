@@ -119,6 +119,9 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     file = source.model()
     refused, unknown = judged(file, asked.target)
     result = rewrite_source(source, asked)
+    from surgeon.proof.loading import refuse_invalid  # what only asks for passes starts without it
+
+    refuse_invalid(source.proto, result.model, result.base)
     report = result.report
     fixing = _fixed_by(report, file) if refused or unknown else {}
     ops, makers = _operators(file), _makers(file)

@@ -111,7 +111,17 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
             model, report = Run(source, options, known).result()
             result = Result(model, report, source.base, source.files)
         result.report.applied = [*first.applied, *result.report.applied]
-        result.report.warnings = [*options.notes, *known.warnings, *first.warnings, *result.report.warnings]
+        result.report.warnings = [
+            *options.notes,
+            *source.repairs,
+            *known.warnings,
+            *first.warnings,
+            *result.report.warnings,
+        ]
+        if options.proves:
+            from surgeon.proof.loading import refuse_invalid  # a run without a proof starts without it
+
+            refuse_invalid(source.proto, result.model, result.base)
         if lacks_opset and not needs_opset(result.model):
             drop_opset(result.model)
         result.shapes = options.shapes

@@ -20,6 +20,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, all_graphs, copied, in_topological_order, refill
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.validity import check_required
+from surgeon.pipeline.repairs import has_faults, repair
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -34,6 +35,7 @@ class Source:
     path   the file, where it is one
     base   the folder of its external weights
     files  those that were read
+    repairs what was wrong in it and had one reading only, a sentence for each kind
     """
 
     def __init__(self, given: ModelLike, base: Path | None = None) -> None:
@@ -41,11 +43,12 @@ class Source:
         self.path: Path | None = None
         self.base = base
         self.files: Sequence[Path] = ()
+        self.repairs: Sequence[str] = ()
         self._proto: ModelProto | None = None
         self._looked_at: ModelProto | None = None  # of a file: what the next `proto` gives, read once
         if isinstance(given, ModelProto):
             check_calls(given)
-            self._proto = given
+            self._proto, self.repairs = _repaired(given)
         elif isinstance(given, str | os.PathLike):
             self.path = Path(given)
             self.base = self.path.parent
@@ -59,7 +62,7 @@ class Source:
     def changed(self, model: ModelProto) -> Source:
         """A source with the same files and another model."""
         made = Source(model, self.base)
-        made.files = self.files
+        made.files, made.repairs = self.files, self.repairs
         return made
 
     def look(self) -> ModelProto:
@@ -77,6 +80,7 @@ class Source:
             return model
         if self.path is not None:
             model, self.files = read_all(self.path)
+            self.repairs = repair(model)
             return model
         return ModelProto() if self._proto is None else copied(self._proto)
 
@@ -132,6 +136,15 @@ class Source:
             if not why:
                 raise
             raise ModelError(f"{why.rstrip('.')}. Mend the model, or export it again.") from error
+
+
+def _repaired(given: ModelProto) -> tuple[ModelProto, list[str]]:
+    """A model in memory, or a repaired copy of it, and what was repaired."""
+    if not has_faults(given):
+        return given, []
+    copy = ModelProto()
+    copy.CopyFrom(given)
+    return copy, repair(copy)
 
 
 def _functions_apart(model: ModelProto) -> list[ModelProto]:

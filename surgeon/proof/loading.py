@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnx import ModelProto
 
+from surgeon.errors import ModelError
 from surgeon.ir.default_load import Load
 from surgeon.ir.protos import add_small_weights
 from surgeon.ir.run import load_error
+from surgeon.ir.schemas import operators
 from surgeon.rules.meaning import with_functions
+
+# What ONNX Runtime says of a model that ONNX forbids.
+FAULTS = re.compile(
+    r"Type \(tensor\(\w+\)\) of output arg|Type parameter \(\w+\) of Optype|\[(?:Shape|Type)InferenceError\]|"
+    r"two nodes with same node name|Duplicate definition"
+)
+UNREGISTERED = re.compile(r"No Op registered for (\w+) with domain_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,30 @@ def load_both(original: Callable[[], ModelProto], after: ModelProto, folder: str
     """Load the rewritten model in ONNX Runtime, and the original where that fails. Raises SurgeonError."""
     why = load_error(with_functions(after), folder)
     return Loading(why, load_error(with_functions(original()), folder)) if why else Loading()
+
+
+def refuse_invalid(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> None:
+    """Raise ModelError where ONNX Runtime loads neither model because ONNX forbids it: no TensorRT is to be promised
+    such a model. What it cannot run for want of a kernel or of a library is another thing."""
+    why = _of_the_model(load_error(with_functions(_without_weights(after)), folder))
+    if not why or not _of_the_model(load_error(with_functions(_without_weights(original())), folder)):
+        return
+    if _of_the_model(load_error(with_functions(after), folder)):
+        raise ModelError(
+            f"ONNX forbids the model, so ONNX Runtime does not load it: {why}. Correct that, or export again."
+        )
+
+
+def _of_the_model(why: str) -> str:
+    """The reason why a model is not loaded, where the model is at fault; else empty."""
+    operator = UNREGISTERED.search(why)
+    if operator is not None:
+        return _reason(why) if operator[1] in operators("") else ""
+    return _reason(why) if FAULTS.search(why) else ""
+
+
+def _reason(why: str) -> str:
+    return re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (?:This is an invalid model\. )?", "", why).rstrip(". ")
 
 
 def refused(

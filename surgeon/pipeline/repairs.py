@@ -1,0 +1,205 @@
+"""What is wrong in a file and has one reading only: repaired when it is read, and said.
+
+What has two readings is left as it is, so that ONNX Runtime or the graph refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from surgeon.ir import contrib
+from surgeon.ir.protos import body_protos, in_topological_order, reads
+from surgeon.ir.schemas import schema
+
+ONNX = ("", "ai.onnx")
+SCALES, SIZES = 2, 3  # inputs of Resize
+OMITTED = 13  # the opset from which on its scales may be left out
+
+
+def repair(model: ModelProto) -> list[str]:
+    """Repair a model in place; a sentence for each kind of repair."""
+    notes = []
+    for graph in graphs(model.graph):
+        notes += [mend(graph) for mend in OF_A_GRAPH]
+    notes += [_raise_opset(model), _drop_scales(model)]
+    return list(dict.fromkeys(filter(None, notes)))
+
+
+def has_faults(model: ModelProto) -> bool:
+    """Whether `repair` may change a model, from its nodes and the names of its initializers."""
+    skeleton = ModelProto()
+    skeleton.opset_import.extend(model.opset_import)
+    skeleton.graph.node.extend(model.graph.node)
+    skeleton.graph.initializer.extend(TensorProto(name=t.name) for t in model.graph.initializer)
+    return any(_has_both(n) for g in graphs(model.graph) for n in g.node) or bool(repair(skeleton))
+
+
+def graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph and the bodies in it."""
+    yield graph
+    for node in graph.node:
+        for body in body_protos(node):
+            yield from graphs(body)
+
+
+def _rename_nodes(graph: GraphProto) -> str:
+    """Names of nodes say nothing but who is meant: the second of two gets a number."""
+    names = [node.name for node in graph.node if node.name]
+    taken = set(names)
+    if len(taken) == len(names):
+        return ""
+    seen: set[str] = set()
+    renamed = 0
+    for node in graph.node:
+        if node.name in seen:
+            number = 2
+            while f"{node.name}_{number}" in taken:
+                number += 1
+            node.name = f"{node.name}_{number}"
+            taken.add(node.name)
+            renamed += 1
+        if node.name:
+            seen.add(node.name)
+    return f"repaired: {renamed} nodes had the name of another one, which ONNX Runtime refuses; they are renamed"
+
+
+def _drop_equal_initializers(graph: GraphProto) -> str:
+    """Two initializers of one name, equal to the byte, are one."""
+    kept: dict[str, TensorProto] = {}
+    dropped = []
+    for place, tensor in enumerate(graph.initializer):
+        first = kept.setdefault(tensor.name, tensor)
+        if first is not tensor and _equal(first, tensor):
+            dropped.append(place)
+    if not dropped:
+        return ""
+    name = graph.initializer[dropped[0]].name
+    for place in reversed(dropped):
+        del graph.initializer[place]
+    return f"repaired: the initializer '{name}' was in the file twice, with the same values; one is left"
+
+
+def _equal(a: TensorProto, b: TensorProto) -> bool:
+    """Whether two tensors hold the same, to the bit; those in other files are equal where their entries are."""
+    if (
+        a == b
+        or (a.data_type, a.dims) != (b.data_type, b.dims)
+        or TensorProto.EXTERNAL in (a.data_location, b.data_location)
+    ):
+        return a == b
+    return numpy_helper.to_array(a).tobytes() == numpy_helper.to_array(b).tobytes()
+
+
+def _sort(graph: GraphProto) -> str:
+    """A node after the ones that it reads: ONNX asks for that order, and only one graph is meant by any other."""
+    if _is_sorted(graph):
+        return ""
+    ordered = in_topological_order(graph.node, "the graph")
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in ordered]
+    del graph.node[:]
+    graph.node.extend(copies)
+    return "repaired: a node was listed before one that it reads; the nodes are sorted"
+
+
+def _is_sorted(graph: GraphProto) -> bool:
+    later = {o for node in graph.node for o in node.output if o}
+    for node in graph.node:
+        if not later.isdisjoint(reads(node)):
+            return False
+        later.difference_update(node.output)
+    return True
+
+
+# ---- Resize ----------------------------------------------------------------------------------------------------------
+
+
+def _drop_scales(model: ModelProto) -> str:
+    """A Resize with scales and sizes that agree computes the same by its sizes."""
+    both = [(g, n) for g in graphs(model.graph) for n in g.node if _has_both(n)]
+    if not both:
+        return ""
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    shapes = {
+        i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in (*inferred.input, *inferred.value_info)
+    }
+    done = [(g, n) for g, n in both if _agree(n, _constants(g), shapes.get(n.input[0], []))]
+    for graph, node in done:
+        node.input[SCALES] = _no_scales(graph, node, model)
+    if not done:
+        return ""
+    label = done[0][1].name or f"Resize -> {done[0][1].output[0]}"
+    return f"repaired: {label} had scales and sizes, which ONNX forbids; they agree, and the scales are removed"
+
+
+def _has_both(node: NodeProto) -> bool:
+    both = node.op_type == "Resize" and node.domain in ONNX and len(node.input) > SIZES
+    return both and bool(node.input[SIZES] and node.input[SCALES])
+
+
+def _constants(graph: GraphProto) -> dict[str, TensorProto]:
+    held = {n.output[0]: a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"}
+    held.update((t.name, t) for t in graph.initializer)
+    return {name: t for name, t in held.items() if t.data_location != TensorProto.EXTERNAL}
+
+
+def _agree(node: NodeProto, held: dict[str, TensorProto], shape: list[int]) -> bool:
+    """Whether the scales of a Resize give its sizes: both constants, and the shape of its input known."""
+    scales, sizes = held.get(node.input[SCALES]), held.get(node.input[SIZES])
+    if scales is None or sizes is None or not math.prod(scales.dims):
+        return False
+    by, to = numpy_helper.to_array(scales).ravel().tolist(), numpy_helper.to_array(sizes).ravel().tolist()
+    axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), list(range(len(to))))
+    if not len(by) == len(to) == len(axes) or not shape:
+        return False
+    return all(shape[a] > 0 and abs(shape[a] * scale - size) < 1 for a, scale, size in zip(axes, by, to, strict=True))
+
+
+def _no_scales(graph: GraphProto, node: NodeProto, model: ModelProto) -> str:
+    """What stands for omitted scales: nothing, and up to opset 12 a tensor without elements."""
+    if all(o.version >= OMITTED for o in model.opset_import if o.domain in ONNX):
+        return ""
+    name = f"{node.output[0]}_no_scales"
+    graph.initializer.append(TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[0]))
+    return name
+
+
+OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (_rename_nodes, _drop_equal_initializers, _sort)
+
+
+# ---- the opset -------------------------------------------------------------------------------------------------------
+
+
+def _raise_opset(model: ModelProto) -> str:
+    """Declare the first opset that has every operator, where no other operator changes its meaning by that."""
+    declared = [o for o in model.opset_import if o.domain in ONNX]
+    if len(declared) != 1:
+        return ""
+    opset = declared[0].version
+    used = {n.op_type for g in graphs(model.graph) for n in g.node if n.domain in ONNX}
+    late = {op: first_opset(op) for op in used - set(contrib.IN_ONNX) if schema(op, "", opset) is None}
+    late = {op: first for op, first in late.items() if first > opset}
+    if not late:
+        return ""
+    needed = max(late.values())
+    if any(_since(op, opset) != _since(op, needed) for op in used - set(late)):
+        return ""
+    declared[0].version = needed
+    op = max(sorted(late), key=lambda name: late[name])
+    return f"repaired: the model declared opset {opset}, and {op} is an operator from {needed} on; it declares {needed}"
+
+
+@cache
+def first_opset(op: str) -> int:
+    """The first opset of ONNX that has an operator; 0 for none."""
+    versions = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
+    return min(versions, default=0)
+
+
+def _since(op: str, opset: int) -> int:
+    found = schema(op, "", opset)
+    return found.since_version if found is not None else 0
