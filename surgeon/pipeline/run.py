@@ -13,6 +13,7 @@ from surgeon.errors import PassError
 from surgeon.ir.model import Model
 from surgeon.ir.operators import BENDS_AT_ZERO, BROADCASTS, CONTINUOUS, ELEMENTWISE, ROUNDS
 from surgeon.pipeline.declaring import warnings_of_unknown
+from surgeon.pipeline.dla_parts import parts_of
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
 from surgeon.report import Applied, Declined, Report, Verified
@@ -244,6 +245,8 @@ class Run:
             untaken_before=self._untaken_before or 0,
         )
         report.warnings += warnings_of_unknown(driver.model)
+        if options.target.dla:
+            report.warnings += parts_of(driver.model, {d.node for d in refused_now})
         if attempt.overloaded:
             report.warnings.append(f"{', '.join(attempt.overloaded)}: {OVERLOADED}")
         if has_float64(driver.model):

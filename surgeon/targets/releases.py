@@ -36,9 +36,9 @@ class Range:
     """The targets that something holds for: releases of TensorRT, TensorRT-RTX, or DLA.
 
     `releases` are rows of the table, in order. `rtx` adds TensorRT-RTX, which has no row of its own. With `dla`
-    it holds for DLA and nothing else; where a release holds without, it holds for DLA too. What holds for TensorRT-RTX
-    is unknown for the releases of its time that are not listed, unless `alone` is set. With `doubt` it is unknown for
-    `releases`, too.
+    it holds for DLA and nothing else, of these releases or of all; where a release holds without, it holds for DLA
+    too. What holds for TensorRT-RTX is unknown for the releases of its time that are not listed, unless `alone` is
+    set. With `doubt` it is unknown for `releases`, too.
     """
 
     releases: tuple[Version, ...] = ()
@@ -50,7 +50,7 @@ class Range:
     def covers(self, version: Version, *, rtx: bool = False, dla: bool = False) -> bool:
         """Whether it holds for the target with this row of the table."""
         if self.dla or self.doubt:
-            return dla and not self.doubt
+            return dla and not self.doubt and (not self.releases or version in self.releases)
         return self.rtx if rtx else version in self.releases
 
     def doubts(self, version: Version, *, rtx: bool = False) -> bool:
@@ -61,7 +61,7 @@ class Range:
 
     def __str__(self) -> str:
         if self.dla:
-            return "dla"
+            return f"dla {dotted(self.releases[0])} to {dotted(self.releases[-1])}" if self.releases else "dla"
         words = [f"{dotted(self.releases[0])} to {dotted(self.releases[-1])}"] if self.releases else []
         return ", ".join([*words, "rtx"] if self.rtx else words)
 

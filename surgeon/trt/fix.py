@@ -270,6 +270,8 @@ def next_command(out: Path, profile: Profile, target: Target) -> tuple[str, str]
             words += ["--profile", f"{name}:{text}"]
         return "", shlex.join(words)
     words = ["tensorrt_rtx" if target.rtx else "trtexec", f"--onnx={out.name}", f"--saveEngine={engine.name}"]
+    if target.dla:  # its sizes are static: a profile has one for all three
+        profile = {name: (opt, opt, opt) for name, (_, opt, _) in profile.items()}
     words += trtexec_shapes(profile)
     if target.dla:
         words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
