@@ -22,6 +22,7 @@ from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
 from surgeon.targets.evidence import unknown
 from surgeon.targets.interface import refused
+from surgeon.targets.known_bugs import bugs_of
 from surgeon.targets.target import Target
 from surgeon.version import __version__
 
@@ -245,6 +246,7 @@ class Run:
             untaken_before=self._untaken_before or 0,
         )
         report.warnings += warnings_of_unknown(driver.model)
+        report.warnings += bugs_of(driver.model, options.target)
         if options.target.dla:
             report.warnings += parts_of(driver.model, {d.node for d in refused_now})
         if attempt.overloaded:
