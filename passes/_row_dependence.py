@@ -24,8 +24,11 @@ MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nod
 class Reading:
     """What the tensors between a NonZero and what its rows are written to are about."""
 
-    def __init__(self, b: Builder) -> None:
+    def __init__(self, b: Builder, *, meets: bool = False) -> None:
+        """`meets`: rows may meet in a Softmax, which is then noted in `met` with the dimension that has the rows."""
         self.b = b
+        self.meets = meets
+        self.met: dict[Node, int] = {}
         self.sliced: dict[Node, None] = {}  # what is taken of one row: the proof has to know that it is one
         self._behind = _behind_places(b.root.graph)
         self._sizes = _Sizes(self)

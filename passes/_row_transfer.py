@@ -137,6 +137,9 @@ def _along_others(r: Reading, node: Node) -> State:
     """Of an operator that leaves its input's shape, and looks along an axis."""
     axis, rank = r.axis(node.inputs[0], "it is of sizes"), len(r.shape(input_of(node)))
     along = node.attr("axis") % rank
+    if r.meets and node.key == "Softmax" and along == axis and r.b.opset >= 13:
+        r.met[node] = axis
+        return Rows(axis)
     apart = along > axis if node.key == "LayerNormalization" else along != axis and r.b.opset >= 13
     require(apart and not any(map(r.state, node.inputs[1:])), f"{node.op} looks along the positions")
     return Rows(axis)

@@ -1,14 +1,19 @@
-"""Write Compress by a condition that is known as a Gather.
+"""Write Compress as a Gather: of fixed positions, or of those that NonZero finds.
 
-Why       No TensorRT imports Compress. A constant condition picks fixed positions.
-Rewrites  Compress<axis>(x, constant)  ->  Gather<axis>(x, positions); without an axis, of x in one dimension
+Why       No TensorRT imports Compress. A constant condition picks fixed positions. A computed one picks as many as it
+          has true elements, as NonZero does; what is then reduced, `nonzero-rows` computes for all of them.
+Rewrites  Compress<axis>(x, constant)   ->  Gather<axis>(x, positions); without an axis, of x in one dimension
+          Compress<axis>(x, condition)  ->  Gather<axis>(x, Squeeze(NonZero(condition)))
 Exact     Bit for bit.
 Price     One node for one: [64,256,256] to its even columns takes 0.39 ms in ONNX Runtime, as its own Compress does.
 """
 
+import math
+
 import numpy as np
 
-from surgeon import attr, const, op, require, rule, var
+from surgeon import attr, const, dims, op, require, rule, var
+from surgeon.ir.operators import REDUCES
 
 x, condition = var("x"), const("condition")
 
@@ -17,5 +22,23 @@ x, condition = var("x"), const("condition")
 def decompose(b, x, condition, axis=None):
     places = np.flatnonzero(condition).astype(np.int64)
     require(places.size, "nothing is picked")
-    whole = b.Reshape(x, np.asarray([-1], np.int64)) if axis is None else x
-    return b.Gather(whole, places, axis=axis or 0)
+    return b.Gather(_whole(b, x, axis), places, axis=axis or 0)
+
+
+@rule(op.Compress(x, var("computed"), axis=attr("axis")), fallback=True)
+def found(b, x, computed, axis=None):
+    require(b.value(computed) is None)
+    reduced = REDUCES | {"MatMul"}  # where there is no NonZero, only what is reduced later is computed for all rows
+    own = dims(b, x)
+    if axis is not None:
+        fits = own is not None and dims(b, computed) == [own[axis]]
+    else:
+        fits = own is not None and all(isinstance(d, int) for d in own) and b.shape(computed) == (math.prod(own),)
+    require(fits, "the condition is not known to be as long as what it selects from")
+    require(b.target.imports("NonZero") or any(n.op in reduced for n in b.root.graph.live()))
+    places = b.Squeeze(b.NonZero(computed), axes=[0])
+    return b.Gather(_whole(b, x, axis), places, axis=axis or 0)
+
+
+def _whole(b, x, axis):
+    return b.Reshape(x, np.asarray([-1], np.int64)) if axis is None else x

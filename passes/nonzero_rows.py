@@ -1,13 +1,16 @@
 """Compute rows that a mask selects, and that are written back, for as many positions as the mask has elements.
 
 Why       NonZero returns as many positions as its mask has true elements: a size that is known at run time alone.
-          TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero. Detectors choose a level of a pyramid for each box
+          TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero; later ones have, and Myelin refuses a MatMul or a
+          Softmax of such a size. Detectors choose a level of a pyramid for each box
           like that, mixtures of experts the tokens of each one, PointPillars the pillars of each sample.
 Rewrites  ScatterND or ScatterElements(data, f(NonZero(mask)), g(NonZero(mask)))  ->  the same with as many positions as
           the mask has elements, the last one again and again; data itself where there is none
           ScatterND(data, NonZero(mask expanded to rows), g(NonZero(mask)) flattened)  ->  the same of whole rows
           the first or the last of g(NonZero(mask))  ->  the same
           the same that adds, or Reduce(g(NonZero(mask))) over the positions  ->  what changes nothing there
+          MatMul of rows by rows that sums over the positions  ->  with zeros there; Softmax over the positions, if its
+          results are then reduced or summed  ->  with the lowest number there
 Exact     Bit for bit: f and g compute each row by itself, and the same row is written to the same position again. Sums
           in another order, to rounding.
 Price     Every row is computed, whether the mask takes it or not: of three levels of a pyramid three times as many.
@@ -18,6 +21,8 @@ What one node of f or g does to rows must be known, and all of them must be of o
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 from onnx import TensorProto
@@ -31,6 +36,7 @@ from ._scattering import REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
+KERNELS = frozenset({"Conv", "Gemm", "MatMul", "Softmax"})  # Myelin has them for no size that follows from data
 NO_ROWS = "its places, or what is written there, are of no rows"
 
 
@@ -79,22 +85,40 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
 @rule(
     op.ReduceSum(updates, ...) | op.ReduceMean(updates, ...) | op.ReduceProd(updates, ...) | op.ReduceMax(updates, ...)
     | op.ReduceMin(updates, ...),
-    targets=lacks_nonzero,
     fallback=True,
 )  # fmt: skip
 def reduce(b, updates):
-    reading = _reading(b, updates)
+    reading = _reading(b, updates, meets=True)
     rows, axes = reading.axis(updates, NO_ROWS), reading.axes(b.root)
-    require(rows in axes)
+    require(rows in axes and _is_refused(b, reading.needed(updates)))
     mean = b.root.op == "ReduceMean"
     require(not mean or axes == [rows], "its mean is over other dimensions, too")
-    taken = _Taken(b, reading.needed(updates))
+    taken = _Taken(b, reading.needed(updates), reading.met)
     filled = taken.filled(taken.again(updates), rows, "ReduceSum" if mean else b.root.op)
     if not mean:
         return b.again([filled, *b.root.inputs[1:]])
     total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
     count = b.Max(b.Cast(taken.count, to=b.dtype(updates)), 1.0)
     return b.Div(total, b.Reshape(count, np.zeros(0, np.int64)))
+
+
+@rule(op.MatMul(data, updates), fallback=True)
+def product(b, data, updates):
+    """The sum over the positions, of rows times rows: what weights rows by a Softmax of them."""
+    reading = _reading(b, updates, meets=True)
+    left, right = reading.shape(data), reading.shape(updates)
+    summed = reading.axis(data, NO_ROWS) == len(left) - 1 and reading.axis(updates, NO_ROWS) == len(right) - 2
+    require(summed and len(left) > 1 and len(right) > 1, "it does not sum over the positions")
+    nodes = reading.needed(data, updates)
+    require(_is_refused(b, [*nodes, b.root]))
+    taken = _Taken(b, nodes, reading.met)
+    of_left = taken.filled(taken.again(data), len(left) - 1, "ReduceSum")
+    return b.MatMul(of_left, taken.filled(taken.again(updates), len(right) - 2, "ReduceSum"))
+
+
+def _is_refused(b: Builder, nodes: list[Node]) -> bool:
+    """Whether the target does not run what is computed of the rows: it has no NonZero, or none of its kernels here."""
+    return lacks_nonzero(b.target) or not KERNELS.isdisjoint(n.op for n in nodes)
 
 
 @rule(
@@ -149,10 +173,13 @@ def take(b, updates, number):
     return b.Gather(taken.again(updates), number, axis=rows)
 
 
-def _reading(b: Builder, value: Value) -> Reading:
-    """What is known of the tensors after a mask; declines where there is no mask."""
+def _reading(b: Builder, value: Value, *, meets: bool = False) -> Reading:
+    """What is known of the tensors after a mask; declines where there is no mask.
+
+    meets  rows may meet in a Softmax: what follows of it is not written to positions
+    """
     require(b.root.graph.of(["NonZero"]))
-    reading = Reading(b)
+    reading = Reading(b, meets=meets)
     require(reading.state(value) is not None)
     return reading
 
@@ -160,7 +187,8 @@ def _reading(b: Builder, value: Value) -> Reading:
 class _Taken:
     """The rows of a mask, computed for as many positions as it has elements; `count` is how many it takes, a vector."""
 
-    def __init__(self, b: Builder, nodes: list[Node]) -> None:
+    def __init__(self, b: Builder, nodes: list[Node], met: Mapping[Node, int] | None = None) -> None:
+        self.met = met or {}  # the nodes in which rows meet, with the dimension that has the rows
         mask, *others = Reading.masks_of(nodes)
         require(not others, "the rows are of several masks")
         self.b = b
@@ -198,6 +226,8 @@ class _Taken:
                 self.made[output_of(node)] = positions
                 continue
             inputs = [None if v is None else self.again(v) for v in node.inputs]
+            if node in self.met:
+                inputs[0] = self.filled(self.again(input_of(node)), self.met[node], "ReduceMax")
             made = b.node(node.op, inputs, len(node.outputs), "", dict(node.attrs))
             outputs = made if isinstance(made, tuple) else (made,)
             self.made.update((o, m) for o, m in zip(node.outputs, outputs, strict=True) if o is not None)

@@ -12,6 +12,7 @@ import pytest
 from helpers import compare_models, require_opset
 
 import surgeon
+from surgeon.errors import ModelError
 from surgeon.proof.feeds import feeds_of
 from surgeon.proof.sizes import MOST_ELEMENTS, SizeChoice, sized_inputs
 from surgeon.trt.runners import with_functions
@@ -918,7 +919,11 @@ def test_invalid(name: str, verify: str) -> None:
     target, text = INVALID[name]
     model = onnx.parser.parse_model(text)
     require_opset(model.opset_import[0].version)
-    result = surgeon.rewrite(model, target=target, verify=verify)
+    try:
+        result = surgeon.rewrite(model, target=target, verify=verify)
+    except ModelError as error:  # with a proof ONNX Runtime is asked, too
+        assert verify == "window" and str(error).startswith("ONNX forbids the model")
+        return
     operators = [{n.op_type for n in m.graph.node} for m in (model, result.model)]
     assert operators[0] == operators[1]
 

@@ -177,7 +177,7 @@ OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (_rename_nodes, _drop_equa
 def _raise_opset(model: ModelProto) -> str:
     """Declare the first opset that has every operator, where no other operator changes its meaning by that."""
     declared = [o for o in model.opset_import if o.domain in ONNX]
-    if len(declared) != 1:
+    if len(declared) != 1 or declared[0].version < 1:
         return ""
     opset = declared[0].version
     used = {n.op_type for g in graphs(model.graph) for n in g.node if n.domain in ONNX}
