@@ -2,13 +2,15 @@
 
 Why       Of an odd padding that follows from `output_shape` TensorRT cuts more at the end, ONNX at the beginning. With
           auto_pad VALID it ignores `output_padding`. A computed bias is refused up to 8.4,
-          and from 8.5 on not added to what `output_padding` adds. TensorRT-RTX refuses strides together with dilations.
+          and from 8.5 on not added to what `output_padding` adds. TensorRT-RTX refuses strides together with dilations,
+          and bfloat16, which TensorRT 11.2 does not build either.
 Rewrites  ConvTranspose<output_shape>                       ->  the same with pads, and output_padding where larger
           ConvTranspose<auto_pad = "VALID", output_padding> ->  ConvTranspose<output_padding>
           ConvTranspose(x, w, computed bias)                ->  ConvTranspose(x, w) + bias, where the target lacks it
           ConvTranspose<strides, dilations>(x, w)           ->  ConvTranspose<dilations>(x with zeros between, w);
                                                                 they come of a ConvTranspose by ones, channel by channel
-Exact     Bit for bit; a bias that is added after it, and with zeros between, to rounding.
+          ConvTranspose in bfloat16                         ->  the same in fp32, between Casts
+Exact     Bit for bit, in bfloat16 to its rounding; a bias that is added after it, and with zeros between, to rounding.
 Price     With zeros between, the products of as many more positions as the strides skip. ONNX Runtime, [1,32,64,64] by
           3 x 3 with stride 2 and dilation 2: 1.8 to 11.8 ms, 2 nodes.
 
@@ -21,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon import Builder, Node, Value, op, require, rule, var
 from surgeon.targets.conditions.convolutions import deconvolution_padding
@@ -30,6 +33,8 @@ x, weight = var("x"), var("weight")
 
 @rule(op.ConvTranspose(x, weight, ...), strategy="decompose")
 def decompose(b, x, weight):
+    if b.dtype(x) == TensorProto.BFLOAT16:
+        return _in_fp32(b)
     node, rank = b.root, b.known_rank(x)
     attrs = dict(node.attrs)
     auto = attrs.get("auto_pad") or "NOTSET"
@@ -47,6 +52,12 @@ def decompose(b, x, weight):
         x, attrs = _with_zeros_between(b, x, attrs, auto)
     found = _taken(b, x, weight, bias, attrs)
     return b.ConvTranspose(x, weight, *([] if bias is None else [bias]), **attrs) if found is None else found
+
+
+def _in_fp32(b: Builder) -> Value:
+    """The node in fp32, between Casts: what a sum of products in bf16 is rounded from."""
+    wide = b.again([None if v is None else b.Cast(v, to=TensorProto.FLOAT) for v in b.root.inputs])
+    return b.Cast(wide, to=TensorProto.BFLOAT16)
 
 
 def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[str, Any]) -> Value | None:

@@ -28,6 +28,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import ANY, Builder, Decline, Node, Value, const, dims, op, require, require_some, rule, var
+from surgeon.ir.operators import PRODUCTS
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
 from ._row_dependence import Reading
@@ -36,7 +37,6 @@ from ._scattering import REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
-KERNELS = frozenset({"Conv", "Gemm", "MatMul", "Softmax"})  # Myelin has them for no size that follows from data
 NO_ROWS = "its places, or what is written there, are of no rows"
 
 
@@ -117,8 +117,8 @@ def product(b, data, updates):
 
 
 def _is_refused(b: Builder, nodes: list[Node]) -> bool:
-    """Whether the target does not run what is computed of the rows: it has no NonZero, or none of its kernels here."""
-    return lacks_nonzero(b.target) or not KERNELS.isdisjoint(n.op for n in nodes)
+    """Whether the target does not run what is computed of the rows: it has no NonZero, or Myelin is to compute it."""
+    return lacks_nonzero(b.target) or any(n.op in PRODUCTS or n.op == "Softmax" for n in nodes)
 
 
 @rule(

@@ -12,14 +12,13 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.ir.operators import OPERATORS
+from surgeon.ir.operators import ELEMENTWISE, MOVES
 from surgeon.targets.condition import dtype_of, input_of
 from surgeon.targets.releases import Range, between, dotted
 from surgeon.targets.target import Target
 
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 STEPS = 12  # nodes between a GridSample and the weights of its samples, or between the products of an attention
-SCALING = frozenset({"Add", "Cast", "Div", "Mul", "Where"})  # between the first product of an attention and its Softmax
 
 
 class Bug(NamedTuple):
@@ -58,8 +57,7 @@ def _above(node: Node | None, through: Callable[[Node], bool]) -> Node | None:
 
 def _moves(node: Node) -> bool:
     """Whether a node only moves elements."""
-    row = OPERATORS.get(node.key)
-    return row is not None and ("moves" in row.traits or "order" in row.traits)
+    return node.key in MOVES
 
 
 def _deformable(model: Model) -> Iterator[Node]:
@@ -80,7 +78,7 @@ def _attention(model: Model) -> Iterator[Node]:
     """The Softmax of an attention: its input comes of a MatMul, and its results go into another one."""
     for scope in model.scopes:
         for softmax in scope.of(["Softmax"]):
-            above = _above(softmax, lambda n: n.op in SCALING)
+            above = _above(softmax, lambda n: n.op in ELEMENTWISE)
             if above is not None and above.op == "MatMul" and any(u.op == "MatMul" for u in _readers(softmax)):
                 yield softmax
 
@@ -100,7 +98,7 @@ def _half_attention(model: Model) -> Iterator[Node]:
 def _attention_of_scaled(model: Model) -> Iterator[Node]:
     """The attention of torch's scaled_dot_product_attention: both factors are scaled before their product."""
     for softmax in _attention(model):
-        product = _above(softmax, lambda n: n.op in SCALING)
+        product = _above(softmax, lambda n: n.op in ELEMENTWISE)
         if all((side := _maker(product, k)) is not None and side.op == "Mul" for k in (0, 1)):
             yield softmax
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from surgeon.ir.graph import Node
+from surgeon.ir.operators import SLIDES
 from surgeon.targets.condition import constant_of, rank_of, shape_of
 from surgeon.targets.releases import DLA, up_to
 from surgeon.targets.rows import other_than, refuses, some
@@ -13,7 +14,7 @@ from surgeon.targets.tables import DLA_NATIVE, IMPORTED
 RESTRICTIONS = "dla-layer-restrictions"
 OPERATORS = "NVIDIA/Deep-Learning-Accelerator-SW operators/README.md@ea61780, dla-layer-restrictions"
 TO_8_6 = replace(up_to(8, 6), dla=True)
-WINDOWS = "AveragePool Conv ConvTranspose GlobalAveragePool GlobalMaxPool MaxPool"
+WINDOWS = " ".join(sorted(SLIDES & DLA_NATIVE))
 LARGEST_BATCH, LARGEST = 4096, 8192  # sizes of the first dimension, and of any other
 
 
