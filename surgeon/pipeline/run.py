@@ -154,12 +154,12 @@ class Run:
         from surgeon.proof.prove import Prover
         from surgeon.proof.whole import fixed_symbols
 
-        options, known = self.options, self.known
+        options, known = self.options, self.known  # without elements everything is equal: a size of 0 proves no window
         originals = {o: n for r in driver.rewrites for n in r.removed for o in n.outputs if o is not None}
         prover = Prover(
             driver.model,
             present=driver.present,
-            fixed=fixed_symbols(driver.model.proto, options.shapes),
+            fixed={name: size for name, size in fixed_symbols(driver.model.proto, options.shapes).items() if size},
             verdicts=known,
             originals=originals,
         )

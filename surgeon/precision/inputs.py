@@ -103,15 +103,12 @@ def plausible(
     model: ModelProto,
     run: Callable[[Feeds], Any],
     shapes: Mapping[str, Sequence[int]] | None = None,
-    *,
-    empty: bool = False,
 ) -> Plausible:
     """Inputs of the first sizes on which `run` runs the model. Raises Unrunnable where there are none.
 
-    shapes  the shapes of inputs with symbolic dimensions, by name
-    empty   whether these may have sizes of 0
+    shapes  the shapes of inputs with symbolic dimensions, by name; a size may be 0
     """
-    pair, guesses, why = whole_pair(model, model, shapes=shapes, empty=empty), _guesses(Model(model)), ""
+    pair, guesses, why = whole_pair(model, model, shapes=shapes), _guesses(Model(model)), ""
     symbols = pair.symbols
     for sized, below in _sizes(pair, symbols, guesses):
         for taken in (guesses, {}):

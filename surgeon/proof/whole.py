@@ -63,9 +63,8 @@ def whole_pair(
     *,
     base: str | Path | None = None,
     shapes: Shapes | None = None,
-    empty: bool = False,
 ) -> ModelPair:
-    """Two whole models as a pair; `empty`: whether `shapes` may have sizes of 0.
+    """Two whole models as a pair.
 
     Raises UsageError where `shapes` does not fit the first one, Unrunnable where an input is not a tensor.
     """
@@ -73,7 +72,7 @@ def whole_pair(
     if other is not None:
         raise Unrunnable(f"the input '{other}' is not a tensor, and no values are drawn for it")
     given = dict(shapes or {})
-    fixed = fixed_symbols(before, given, empty=empty)
+    fixed = fixed_symbols(before, given)
     inputs: list[DeclaredInput] = []
     for info in given_inputs(before):
         dims = list(declared_shape(info))
@@ -85,11 +84,11 @@ def whole_pair(
     return ModelPair(before, after, tuple(inputs), largest_pad=_largest_pad(before), fixed=fixed, folder=base)
 
 
-def fixed_symbols(model: ModelProto, shapes: Shapes, *, empty: bool = False) -> dict[str, int]:
-    """The size of each named dimension that `shapes` fixes; `empty`: whether it may be 0.
+def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
+    """The size of each named dimension that `shapes` fixes; 0 for an empty one, such as a cache before the first step.
 
     Raises UsageError where the shapes are not those of the model's inputs, contradict each other, or have a size below
-    1: without elements everything is equal.
+    0.
     """
     found: dict[str, int] = {}
     inputs = {i.name: i for i in model.graph.input}
@@ -102,8 +101,8 @@ def fixed_symbols(model: ModelProto, shapes: Shapes, *, empty: bool = False) -> 
         for k, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
             if isinstance(dim, int) and dim > 0 and size != dim:
                 raise UsageError(f"dimension {k} of the input '{name}' is {dim} in the model; {size} was given.")
-            if not isinstance(size, int | np.integer) or size < (0 if empty else 1):
-                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 1 or more, not {size}.")
+            if not isinstance(size, int | np.integer) or size < 0:
+                raise UsageError(f"dimension {k} of the input '{name}' needs a size of 0 or more, not {size}.")
             if isinstance(dim, str) and found.setdefault(dim, int(size)) != size:
                 raise UsageError(f"'{dim}' cannot be both {found[dim]} and {size}: inputs share that dimension.")
     return found

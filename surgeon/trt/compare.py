@@ -99,7 +99,7 @@ def compare(
         plugin_library(library)
     names = [o.name for o in before.graph.output]
     try:
-        pair = whole_pair(before, after, shapes=shapes, empty=True)
+        pair = whole_pair(before, after, shapes=shapes)
         standard = Standard(before, after, original.parent, rewritten.parent, tolerance)
     except Unrunnable as error:
         raise ModelError(f"the models cannot be compared: {error}.") from None
@@ -299,7 +299,7 @@ def _inputs(
             if not found:
                 raise UsageError(f"'{data}' gives no inputs.")
             return found
-        guessed = plausible(model, run, shapes, empty=True)
+        guessed = plausible(model, run, shapes)
         if standard.converted:
             return [("guessed", feeds, run(feeds)) for feeds in guessed.held]
         standard.judge = standard.judge_of([guessed.samples[0], guessed.resized()], runner)
