@@ -189,6 +189,10 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     found = {entry["title"]: entry["location"] for entry in index}
     assert found["NaN in fp16"] == "docs/nan-in-fp16.html"
+    words = {"Which TensorRT do I have": "which-tensorrt", "My model is 8 GB": "large-models", "Jetson": "jetson"}
+    words |= {"How do I trust this": "trust", "int8": "int8"}
+    places = {(entry["title"], entry["location"]) for entry in index}
+    assert {(title, f"docs/{page}.html") for title, page in words.items()} <= places
     assert found["TensorRT 11 has no FP16 flag: what now"] == "docs/tensorrt-11-fp16.html"
     named = (site / "targets.html").read_text(encoding="utf-8")
     assert all(f">{alias.name}<" in named for alias in names.aliases())
