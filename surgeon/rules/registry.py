@@ -135,4 +135,4 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
         if isinstance(formerly, str)
         else {old: tuple(rules[r] for r in parts) for old, parts in formerly.items()}
     )
-    return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, tunes, own, former)
+    return Pass(name, doc, tuple(rules.values()), tuple(model_rules), path, options, standardizes, own, former, tunes)

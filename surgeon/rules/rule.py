@@ -74,8 +74,8 @@ class ModelRule:
 
     body: Callable[..., Any]
     stage: Stage
-    last: bool = False
     pass_name: str = ""
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class Pass:
 
     options       names those of a run's options that the pass reads
     standardizes  whether it writes other domains' operators in ONNX's: `--symmetric-int8` runs such passes first
-    tunes         whether it is only tried, by `--tune`, and kept where the target then runs the model better
     own           whether it is one of surgeon's, not one of the user's
     formerly      by a former name of a pass, the rules that it had: all of them where this pass was renamed
+    tunes         whether it is only tried, by `--tune`, and kept where the target then runs the model better
     """
 
     name: str
@@ -96,9 +96,9 @@ class Pass:
     path: str = ""
     options: tuple[str, ...] = ()
     standardizes: bool = False
-    tunes: bool = False
     own: bool = True
     formerly: Mapping[str, tuple[Rule | ModelRule, ...]] = field(default_factory=dict, compare=False)
+    tunes: bool = False
 
     @property
     def stages(self) -> list[Stage]:
@@ -167,7 +167,7 @@ def model_rule(*, stage: Stage, last: bool = False) -> Callable[[Callable[..., A
     It gets an `Editor`, runs after its stage's rules and returns whether it changed anything. In CLEAN both run again
     until nothing changes. One that is `last` runs once, after all stages.
     """
-    return lambda body: ModelRule(body, stage, last)
+    return lambda body: ModelRule(body, stage, last=last)
 
 
 # ---- how a body declines ---------------------------------------------------------------------------------------------
