@@ -22,6 +22,9 @@ GROUPS = (
 )
 
 EXAMPLES: dict[str, list[Example]] = {
+    "Conv.dtype.where": [
+        Example("Conv", "11.0 to 11.4", "some GPUs have no kernel for groups of several channels in half precision", 11, *both("(float16[1,4,8,8] x, float16[4,2,1,1] w) => (float16[a,b,c,d] y) { y = Conv <group = 2> (x, w) }", "float16[4,2,1,1] w", "float16[4,1,1,1] w")),
+    ],
     "output_shape": [
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "[1,1,N,5]", "[1,1,5,5]")),
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "output_shape = [11, 11]", "kernel_shape = [3, 3]")),

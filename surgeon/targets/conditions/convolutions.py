@@ -6,7 +6,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape, is_static
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
-from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.releases import LAST, RTX, between, in_doubt, since
 from surgeon.targets.rows import DYNAMIC, below, other_than, refuses, some
 
 
@@ -129,7 +129,16 @@ def wider_kernel(node: Node) -> str | None:
     return None
 
 
+def _has_several_groups(node: Node) -> bool:
+    """Whether a Conv has groups of several channels: depthwise ones have kernels of their own."""
+    sizes = shape_of(node, 1)
+    return node.attr("group") not in (None, 1) and sizes is not None and len(sizes) > 1 and sizes[1] != 1
+
+
 # fmt: off
+half_groups = refuses("Conv", in_doubt((11, 0), LAST), dtype="float16 bfloat16", where=_has_several_groups,
+                      reason="some GPUs have no kernel for groups of several channels in half precision",
+                      source="NVIDIA/TensorRT#4838: No low-precision conv kernel available")
 kernel_shape_of_dequantized = tuple(
     refuses(op, targets, lacks="kernel_shape", input=1, maker="DequantizeLinear",
             reason="kernel_shape is left out, and this parser does not look at dequantized weights for it",
