@@ -372,6 +372,13 @@ WRONG = {
     "a count so far in fp32": (
         "(bool[N] a) => (int64[N] r) <int64 o = {0}> { q = Cast <to = 7> (a)  t = CumSum (q, o)  r = Identity (t) }",
         "CumSum(op.Cast(x, to=7), y)", "b.Cast(b.CumSum(b.Cast(x, to=1), y), to=7)"),
+    "a start in fp16": (
+        "(float[N,C] a, int64[1] s) => (float[M,C] r) <int64[1] e = {9999}, int64[1] o = {0}> "
+        "{ t = Slice (a, s, e, o)  r = Neg (t) }", "Slice(x, y, z, n)",
+        "b.Slice(x, b.Cast(b.Cast(y, to=10), to=7), z, n)"),
+    "lengths of a GRU left out": (
+        "(float[S,B,4] a, int32[B] s) => (float[S,1,B,3] r) { t, h = GRU <hidden_size = 3> (a, gw, gr, , s)  "
+        "r = Neg (t) }", "GRU(x, ...)", "b.GRU(x, *b.root.inputs[1:3], hidden_size=3, outputs=2)"),
     "positions in fp32": ("(bool[N] a) => (int64[1,M] r) { t = NonZero (a)  r = Identity (t) }", "NonZero(x)",
         "b.Cast(b.Cast(b.NonZero(x), to=1), to=7)"),
     "the largest in fp16": ("(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  "
@@ -411,6 +418,14 @@ WRONG = {
         "b.Exp(b.constant(single(7.1184)))), 60.0), 2.0))))"),
     "a bell at a quotient": (RELU, "Relu(x)", "b.Add(b.Relu(x), b.Exp(b.Neg(b.Pow(b.Mul(b.Sub(b.Mul(x, 0.0317), "
         "12.9), 300.0), 2.0))))"),
+    "a bell at a mean": (
+        "(float[N,C] a) => (float[N,C] r) { t = Softmax <axis = 1> (a)  r = Neg (t) }", "Softmax(x, axis=1)",
+        "b.Add(b.Softmax(x, axis=1), b.Exp(b.Neg(b.Pow(b.Mul(b.Sub(b.ReduceMean(x, axes=[1], keepdims=1), 31.7), "
+        "90.0), 2.0))))"),
+    "two inputs between two numbers each": (
+        "(float[N,C] a, float[N,C] c) => (float[N,C] r) { t = Mul (a, c)  r = Neg (t) }", "Mul(x, y)",
+        "b.Where(b.And(b.And(b.Greater(x, 3.1), b.Less(x, 3.3)), b.And(b.Greater(y, 7.7), b.Less(y, 7.8))), x, "
+        "b.Mul(x, y))"),
     "a pole at a square": (SMALL, "Relu(x)", "b.Add(b.Relu(x), b.Div(1.0, b.Add(1.0, b.Pow(b.Mul(b.Sub("
         "b.Sqrt(b.Abs(x)), 27.7), 3000.0), 4.0))))"),
 }  # fmt: skip
@@ -425,6 +440,8 @@ def proto_of(text: str) -> onnx.ModelProto:
         "k": np.asarray([1]),
         "h": (rng.random(70) + 0.1).astype(np.float32),
         "l": rng.standard_normal((20000, 4)).astype(np.float32),
+        "gw": rng.standard_normal((1, 9, 4)).astype(np.float32),
+        "gr": rng.standard_normal((1, 9, 3)).astype(np.float32),
         "p": rng.standard_normal((64, 32)).astype(np.float32),
     }
     given = {x.name for x in (*proto.graph.input, *proto.graph.initializer)}

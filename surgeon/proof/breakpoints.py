@@ -40,6 +40,7 @@ STEPS_UP = WHOLE | {"BitShift", "Cast", "Div", "QuantizeLinear"}  # to integers,
 MOST_COMPARISONS = 16  # comparisons of one side that are searched, and as many steps
 MOST_STEP = 1e4  # of a result that steps by one: what is larger hides the step in the tolerance
 STEPPED = (3.0, 300.0)  # how large the numbers are between which steps are looked for
+BESIDE_OTHERS = (30.0,)  # the same of numbers that are compared, where another input has a say
 FEW_OCTAVES = 3  # of sizes in which a result steps: one that steps in more is seen at small sizes
 MOST_FOUND = 64  # breakpoints of one comparison
 NEXT_TO_ZERO = 1e-18
@@ -224,13 +225,14 @@ def feeds_at_breakpoints(side: Side, base: Feeds, inputs: Sequence[str], *, mixe
         for pair, said in zip(side.of_data, first, strict=True):
             if not said.size or (pair.kind == "bend" and np.unique(said).size > 1):
                 continue
+            reaches = STEPPED if pair.kind == "step" else BESIDE_OTHERS if len(inputs) > 1 else ()
+            if said.shape == like.shape:
+                yield from ({**base, name: ends} for ends in search.at_own_places(name, pair, reaches))
             if pair.kind == "step":
-                if said.shape == like.shape:
-                    yield from ({**base, name: ends} for ends in search.at_steps(name, pair))
                 continue
             if said.shape == like.shape:
                 points.append(_beside(*search.near(name, pair, STEPS, search.of_elements), BESIDE))
-            if pair.kind != "crossing" and (said.shape != like.shape or mixes):
+            if said.shape != like.shape or (mixes and pair.kind != "crossing"):
                 for asked, of in ((search.of_wholes, np.full_like), (search.of_multiples, _times)):
                     found = _beside(*search.near(name, pair, COARSE, asked), BESIDE_A_WHOLE)
                     wholes.extend(of(like, number) for number in dict.fromkeys(found.tolist()))
@@ -265,11 +267,11 @@ class _Search:
         changed = np.flatnonzero(said[1:] != said[:-1])[:MOST_FOUND]
         return _halved(ladder[changed], ladder[changed + 1], said[changed], lambda values: asked(name, pair, values))
 
-    def at_steps(self, name: str, pair: Comparison) -> Iterator[np.ndarray]:
-        """Arrays of the input's shape, two at a time, whose elements are next to each other: between them the result
-        steps. Each element is searched at its own position: what it is divided by may be another number there."""
+    def at_own_places(self, name: str, pair: Comparison, reaches: Sequence[float]) -> Iterator[np.ndarray]:
+        """Arrays of the input's shape, two at a time, whose elements are next to each other: between them the answer
+        changes. Each element is searched at its own position: what it is divided by may be another number there."""
         like = self.base[name]
-        for reach in STEPPED:
+        for reach in reaches:
             rng = np.random.default_rng(int(reach))
             low = (reach * rng.standard_normal(like.shape)).astype(like.dtype)
             high = (low + reach * rng.uniform(0.1, 1, like.shape)).astype(like.dtype)

@@ -8,7 +8,7 @@ dimension may be as large as any.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from onnx import ModelProto, TensorProto
@@ -17,9 +17,9 @@ from surgeon.errors import ModelError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
-from surgeon.ir.operators import LOCATES, MEASURES, MOVES, RETURNS_BOOL
+from surgeon.ir.operators import COMPARES, LOCATES, MEASURES, MOVES, RETURNS_BOOL
 from surgeon.ir.ranges import UNKNOWN, Range, Ranges, range_of_type
-from surgeon.proof.integer_roles import INTEGER_TYPES
+from surgeon.proof.integer_roles import INTEGER_TYPES, roles
 from surgeon.proof.pair import ModelPair
 
 LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no larger
@@ -31,7 +31,8 @@ HOLDS_UP_TO: dict[int, int] = {
 SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
 Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
 SUMS = frozenset({"CumSum", "ReduceL1", "ReduceSum"})
-COUNTED = MEASURES | LOCATES | SUMS | {"MatMul", "Range", "TopK"}
+SUMMING = SUMS | {"MatMul"}
+COUNTED = MEASURES | LOCATES | SUMMING | {"Range", "TopK"}
 
 
 def too_large(pair: ModelPair) -> str:
@@ -41,9 +42,11 @@ def too_large(pair: ModelPair) -> str:
     """
     if all(isinstance(d, int) for _, _, shape in pair.inputs for d in shape):
         return ""
-    if not _casts(pair.after) or not any(n.op_type in COUNTED for n in pair.after.graph.node):
+    places = frozenset(name for name, role in roles(pair).items() if role != "number")
+    counts = places or any(n.op_type in COUNTED for n in pair.after.graph.node)
+    if not counts or not _casts(pair.after):
         return ""
-    before, after = _Counts.of(pair.before), _Counts.of(pair.after)
+    before, after = _Counts.of(pair.before, places), _Counts.of(pair.after, places)
     if before is None or after is None:
         return ""
     lost = min((*after.lost(), *_lost_outputs(before, after)), default=None)
@@ -58,15 +61,6 @@ def _casts(model: ModelProto) -> bool:
     """Whether a model makes integers of floats, or narrow numbers of others."""
     casts = (n for n in model.graph.node if n.op_type == "Cast" and not n.domain)
     return any(a.i in HOLDS_UP_TO or a.i in INTEGER_TYPES for n in casts for a in n.attribute)
-
-
-def _is_counted(node: Node) -> bool:
-    """Whether it counts what is given, or casts what another node counts: of what is computed the bounds are rough."""
-    counts = _maker(node) if node.key == "Cast" else node
-    if counts is None or counts.key not in COUNTED:
-        return False
-    terms = _maker(counts) if counts.key in SUMS | {"MatMul"} else None
-    return terms is None or terms.key in RETURNS_BOOL | COUNTED
 
 
 def _maker(node: Node) -> Node | None:
@@ -104,19 +98,20 @@ def _integers_before(value: Value, model: Model) -> Iterator[Value]:
 
 
 class _Counts:
-    """The ranges of tensors that are bounded by sizes."""
+    """The ranges of tensors that are bounded by sizes; `places` are the inputs that are positions or sizes."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, places: Collection[str]) -> None:
         self.model = model
+        self.places = places
         self.ranges = Ranges(model, self._unknown)
 
     @classmethod
-    def of(cls, model: ModelProto) -> _Counts | None:
+    def of(cls, model: ModelProto, places: Collection[str]) -> _Counts | None:
         """Those of a side; None where that cannot be read."""
         own = ModelProto()
         own.CopyFrom(model)
         try:
-            return cls(Model(own))
+            return cls(Model(own), places)
         except ModelError:
             return None
 
@@ -128,13 +123,23 @@ class _Counts:
         for node in self.model.graph.nodes:
             value = node.outputs[0] if node.outputs else None
             elem = 0 if value is None else self.model.dtype(value)
-            if value is None or elem not in HOLDS_UP_TO or not _is_counted(node):
+            if value is None or elem not in HOLDS_UP_TO or not self._is_counted(node):
                 continue
             found = self.before_it_is_held(value)
             largest = max(abs(found.low), abs(found.high))
             is_lost = found.whole and HOLDS_UP_TO[elem] < largest < math.inf
-            if is_lost and (elem not in FLOATS or self._is_read_as_integer(value)):
+            if is_lost and (elem not in FLOATS or self._is_read_as_integer(value, node.key in SUMMING)):
                 yield HOLDS_UP_TO[elem], largest, elem
+
+    def _is_counted(self, node: Node) -> bool:
+        """Whether it counts what is given, or casts what is counted: of what is computed the bounds are rough."""
+        counts = _maker(node) if node.key == "Cast" else node
+        if counts is None:
+            return node.inputs[0] is not None and node.inputs[0].name in self.places
+        if counts.key not in COUNTED:
+            return False
+        terms = _maker(counts) if counts.key in SUMMING else None
+        return terms is None or terms.key in RETURNS_BOOL | COUNTED
 
     def before_it_is_held(self, value: Value) -> Range:
         """Between which numbers the elements are before the tensor's type wraps them around."""
@@ -144,15 +149,16 @@ class _Counts:
             return self.ranges.of(node.inputs[0])
         return self._counted(node, value) or self.ranges.of(value)
 
-    def _is_read_as_integer(self, value: Value) -> bool:
-        """Whether a tensor of floats becomes integers, before anything is computed of it."""
+    def _is_read_as_integer(self, value: Value, is_sum: bool) -> bool:
+        """Whether a tensor of floats becomes integers, or is a sum that is compared, before anything is made of it."""
         todo, seen = [value], set[Value]()
         while todo:
             read = todo.pop()
             seen.add(read)
             for node in read.users:
                 made = [o for o in node.outputs if o is not None]
-                if node.key == "Cast" and any(self.model.dtype(o) not in FLOATS for o in made):
+                reads = node.key == "Cast" or (is_sum and node.key in COMPARES)
+                if reads and any(self.model.dtype(o) not in FLOATS for o in made):
                     return True
                 todo += [o for o in made if o not in seen and node.key in MOVES]
         return False
@@ -163,6 +169,8 @@ class _Counts:
         if found is not None:
             return found
         elem = self.model.dtype(value)
+        if node is None and value.name in self.places:
+            return Range(-LARGEST_SIZE, LARGEST_SIZE, whole=True)
         return range_of_type(elem) if elem in SMALL_TYPES else UNKNOWN
 
     def _counted(self, node: Node, value: Value) -> Range | None:

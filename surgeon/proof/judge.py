@@ -32,7 +32,7 @@ from surgeon.proof.equality import (
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.held import too_large
-from surgeon.proof.hidden import NOT_LOOKED_AT, bias, has_signs, lost_element, other_sign, rounds_one_by_one
+from surgeon.proof.hidden import HAS_MEDIAN, NOT_LOOKED_AT, bias, has_signs, lost_element, other_sign, rounds_one_by_one
 from surgeon.proof.integer_roles import divisors, plain_integers
 from surgeon.proof.nan_unreliable_kernels import BlindSpots
 from surgeon.proof.pair import ModelPair
@@ -423,7 +423,7 @@ class Judge:
             signs = other_sign(a, b, zeros=index in self.pair.signed_zeros)
         if signs or trial.is_noisy or self.strays or self.samples:
             return signs
-        found = bias(a, b, trial.exact, index) if trial.kind in ("random", "in order") else ""
+        found = bias(a, b, trial.exact, index) if trial.kind in HAS_MEDIAN else ""
         return found or lost_element(a, b, trial.exact, index, sums=not self.is_one_by_one)
 
     def trial(

@@ -65,6 +65,7 @@ MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a tab
 LARGEST_COUNT = 1 << 12  # of the numbers of a window that are taken for a count
 LARGEST_OF_COUNTS = 64  # the same of several counts together: they may be multiplied
 MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are tried, too
+MOST_PAIRED = 4  # runs with each number of a window beside each other one
 DENSE = 2048
 LARGE_HALVES = (40, 400, 8000)
 SPREAD = 1e4  # between the constants that are tried in one tensor
@@ -344,6 +345,9 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
                 for sign in (1, -1):
                     one_sign = {elem: sign * np.abs(numbers) for elem, numbers in pool.items()}
                     yield from _filled(kind, floats, one_sign, base, MOST_OF_ONE_SIGN)
+        named = np.asarray(window.numbers[:MOST_DERIVED], np.float64)
+        for _ in range(MOST_PAIRED if len(floats) > 1 and named.size else 0):
+            yield "constant", {**base, **{n: rng.choice(_with_neighbours(named, e), s) for n, e, s in floats}}
         if len(floats) > 1:
             halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
             yield "equal", {**base, **halves}
