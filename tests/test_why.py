@@ -59,6 +59,11 @@ WITHOUT_THREAD = [  # what programs print that no thread here quotes
     ("condition: mContext.allInputDimensionsSpecified()", "input-shape-not-set"),
     ("[E] Engine could not be created from network", "build-failed"),
     ("[TRT] [E] DLA Node compilation Failed.", "dla-compile"),
+    (
+        "(x: kMIN dimensions in profile 0 are [1,3,640,640] but input has static dimensions [8,3,640,640].)",
+        "profile-shapes",
+    ),
+    ("[E] [TRT] ModelImporter.cpp:739: Failed to parse ONNX model from file: m.onnx", "build-failed"),
     ("NonZero plugin creator version 1 was not found in plugin registry.", "unsupported-operator"),
     ("[E] Failed to open file: transformer.wte.weight", "external-data-missing"),
 ]

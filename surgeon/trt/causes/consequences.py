@@ -32,6 +32,7 @@ ROWS: tuple[Cause, ...] = (
         "build-failed",
         (
             r"Engine could not be created from network",
+            r"Failed to parse ONNX (?:model from )?file|Parsing model failed",
             r"Invalid Engine\. Please ensure",
             r"Assertion engine(?:Ptr)? != nullptr",
         ),

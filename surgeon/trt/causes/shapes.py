@@ -158,6 +158,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "profile-shapes",
         (
+            r"dimensions in profile \d+ are .*but input has static dimensions",
             r"violates? shape constraints",
             r"does not satisfy any optimization profiles",
             r"(?:Set|Static|Runtime) dimension.*(?:does not|not) (?:match|satisfy|in) .*(?:profile|range|network)",
