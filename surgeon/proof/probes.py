@@ -345,7 +345,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
                 for sign in (1, -1):
                     one_sign = {elem: sign * np.abs(numbers) for elem, numbers in pool.items()}
                     yield from _filled(kind, floats, one_sign, base, MOST_OF_ONE_SIGN)
-        named = np.asarray(window.numbers[:MOST_DERIVED], np.float64)
+        named = np.asarray([x for x in window.numbers[:MOST_DERIVED] if abs(x) < LARGEST_INPUT], np.float64)
         for _ in range(MOST_PAIRED if len(floats) > 1 and named.size else 0):
             yield "constant", {**base, **{n: rng.choice(_with_neighbours(named, e), s) for n, e, s in floats}}
         if len(floats) > 1:
