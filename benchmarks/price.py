@@ -38,6 +38,7 @@ class Window:
     strategy: str = ""
     outputs: str = "float y"
     functions: str = ""
+    only: bool = False  # whether no other pass runs: one that `--tune` tries
 
 
 def each(value: float, *shape: int) -> np.ndarray:
@@ -146,6 +147,14 @@ WINDOWS = [
            "y = SoftmaxCrossEntropyLoss (x, l)", "rtx"),
     Window("function-body", "CenterCropPad to 224 x 224", "float[3,256,W] x",
            "y = CenterCropPad <axes = [1, 2]> (x, to)", "rtx", opset=18, held={"to": numbers(224, 224)}),
+    Window("split-conv", "1 x 1 and SiLU", PICTURE,
+           "c = Conv (x, w) s = Sigmoid (c) m = Mul (c, s) y, z = Split <axis = 1> (m)", "rtx",
+           held={"w": each(0.1, 64, 64, 1, 1)}, outputs="float y, float z", only=True),
+    Window("concat-conv", "3 x 3 to one channel", "float[1,64,56,56] a, float[1,1,56,56] b",
+           "c = Concat <axis = 1> (a, b) y = Conv <pads = [1, 1, 1, 1]> (c, w)", "rtx",
+           held={"w": each(0.1, 1, 65, 3, 3)}, only=True),
+    Window("instance-norm-moments", "fp16", HALF_PICTURE, "y = InstanceNormalization (x, s, t)", "rtx",
+           held={n: each(1.5, 64).astype(np.float16) for n in "st"}, outputs="float16 y", only=True),
 ]  # fmt: skip
 
 
@@ -206,7 +215,8 @@ def main() -> None:
             continue
         model = model_of(window)
         strategy = dict([window.strategy.split("=")]) if window.strategy else {}
-        result = surgeon.rewrite(model, target=window.target, strategy=strategy, verify="none")
+        only = [window.pass_name] if window.only else None
+        result = surgeon.rewrite(model, target=window.target, strategy=strategy, verify="none", only=only)
         if not result.report.applied:
             raise SystemExit(f"{window.pass_name}, {window.what}: nothing is written, {result.report.declined}")
         feeds = feeds_of(model)

@@ -3,7 +3,7 @@
 Why       TensorRT-RTX writes a Concat of channels to memory before a convolution reads it.
 Rewrites  Conv(Concat<axis=1>(a, b), w, bias)   ->   Conv(a, w of a, bias) + Conv(b, w of b)
 Exact     To rounding: the channels of each part are added first.
-Price     ONNX Runtime writes the sum once more for each part.
+Price     ONNX Runtime on one thread: 3x3 from [65,56,56] to one channel 3 nodes, 0.46 ms next to 0.49.
 Tuned     Where TensorRT-RTX moves fewer bytes, such as before a convolution to one channel.
 """
 

@@ -5,7 +5,7 @@ Why       TensorRT-RTX copies each part of such a Split before the next convolut
 Rewrites  Split<axis=1>(f(Conv(x, w, bias)))   ->   f(Conv(x, w of the part, bias of the part)) for each part
           f is elementwise of this one tensor: none, Relu, x * Sigmoid(x), Clip and the like
 Exact     Bit for bit: each channel is computed as it was.
-Price     ONNX Runtime reads x once more for each part.
+Price     ONNX Runtime on one thread: [64,56,56] and SiLU in two halves 6 nodes, 0.30 ms next to 0.29.
 Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the nudenet in fp16 went from 36.0 to 31.6 MB.
 """
 
