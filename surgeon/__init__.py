@@ -90,6 +90,11 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def __dir__() -> list[str]:
+    """The public names, those that are imported later among them."""
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # else it is the function that it wraps
 
     @wraps(_rewrite_model)

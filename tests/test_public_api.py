@@ -92,3 +92,7 @@ def test_a_result_shows_itself() -> None:
     result = surgeon.rewrite(proto, target="8.4")
     assert "8.4" in repr(result) and len(repr(result).splitlines()) < 40
     assert result._repr_html_().lstrip().startswith("<")
+
+
+def test_dir_shows_what_exists_and_nothing_else() -> None:
+    assert dir(surgeon) == sorted(surgeon.__all__) and {"fix", "why", "build", "compare"} <= set(dir(surgeon))
