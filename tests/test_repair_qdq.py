@@ -134,8 +134,10 @@ def test_the_inputs_of_a_concat_have_one_scale() -> None:
         j = Concat <axis = 1> (a, r)
         qj = QuantizeLinear (j, t, z) dj = DequantizeLinear (qj, t, z)
         dv = DequantizeLinear (v, ws, none)
-        y = Conv (dj, dv)""",
+        e = Conv (dj, dv)
+        qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)""",
         v=RNG.integers(-127, 128, (32, 64, 1, 1)).astype(np.int8),
+        far=np.float32(30),
     )
     result = repaired(model)
     assert quantized(result) == ["Conv", "LeakyRelu", "input"]

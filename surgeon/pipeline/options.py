@@ -39,6 +39,7 @@ Shapes: TypeAlias = Mapping[str, Sequence[int]]  # input name -> its sizes
 Folders: TypeAlias = str | Path | Iterable[str | Path]
 MODES = ("window", "full", "none")
 WAYS = ("fp16", "bf16", "half")  # of a conversion
+METHODS = ("max", "percentile", "entropy", "mse")  # of a calibration
 LIBRARIES = ("surgeon", "stock")
 NUMBER = "NAME=NUMBER, such as repair_prelu=1"
 AXIS = "INPUT:AXIS, such as h0:1 or size:none"
@@ -130,6 +131,11 @@ class RewriteOptions(CheckOptions):
         metavar="S")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert unsupported types (float64 to fp32, ...); reports the error")
+    int8: bool = option(False, Flag(), "int8", "quantize to int8 with ranges from --data; what moves the outputs too "
+        "far stays in floating point; for TensorRT 11 and TensorRT-RTX the rest becomes fp16")
+    fp8: bool = option(False, Flag(), "int8", "the same in fp8 (e4m3)")
+    calibration: str | None = option(None, Text(METHODS), "int8", "with these: the method that finds each range: max, "
+        "percentile, entropy or mse; default: the one with the least error", metavar="METHOD")
     symmetric_int8: bool = option(False, Flag(), "int8", "requantize activations symmetrically; reports the error")
     repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: place quantizers anew, where the "
         "target gains from int8, so that the error does not rise")
@@ -192,7 +198,8 @@ class Options(RewriteOptions):
         names, globs = _split_skips(skip, offered)
         libraries = tuple(_several(asked.plugins))
         _check_libraries(libraries, chosen)
-        resolved = {"target": chosen, "keep_fp32": tuple(_several(whole.keep_fp32))}
+        fp16 = whole.fp16 or (_quantizes(whole) and chosen.strongly_typed and not (whole.bf16 or whole.half))
+        resolved = {"target": chosen, "fp16": fp16, "keep_fp32": tuple(_several(whole.keep_fp32))}
         tables = {name: getattr(whole, name) or {} for name in ("shapes", "inputs", "values", "declared")}
         return cls(
             **vars(whole) | resolved | tables,
@@ -253,6 +260,10 @@ def _batch_axes(asked: RewriteOptions) -> Mapping[str, int | None] | None:
     return {**given, **axes}
 
 
+def _quantizes(asked: RewriteOptions) -> bool:
+    return asked.int8 or asked.fp8
+
+
 def _check_half(asked: RewriteOptions) -> None:
     ways = [way for way in WAYS if getattr(asked, way)]
     if len(ways) > 1:
@@ -261,12 +272,15 @@ def _check_half(asked: RewriteOptions) -> None:
         raise UsageError("--repair-qdq goes with --symmetric-int8: TensorRT quantizes around zero.")
     if asked.calibration_cache is not None and asked.symmetric_int8:
         raise UsageError("--calibration-cache goes with a model without quantizers, so not with --symmetric-int8.")
-    for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact"):
+    _check_eight(asked)
+    eights = ("int8", "fp8")
+    for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact", "calibration"):
         given = getattr(asked, name)
-        measures = ["repair_qdq", "calibration_cache"] if name == "data" else []
-        if any(getattr(asked, way) for way in (*WAYS, *measures)) or given in (None, False, (), []):
+        goes_with = eights if name == "calibration" else (*WAYS, *eights)
+        goes_with = (*goes_with, "repair_qdq", "calibration_cache") if name == "data" else goes_with
+        if any(getattr(asked, other) for other in goes_with) or given in (None, False, (), []):
             continue
-        *others, last = (f"--{way.replace('_', '-')}" for way in (*WAYS, *measures))
+        *others, last = (f"--{other.replace('_', '-')}" for other in goes_with)
         raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with {', '.join(others)} or {last}.")
     if asked.tolerance is not None and not 0 < asked.tolerance < math.inf:
         raise UsageError(f"--tolerance takes a number above 0, such as 0.01, not {asked.tolerance:g}.")
@@ -280,6 +294,23 @@ def _check_tune(asked: RewriteOptions, target: Target) -> None:
         raise UsageError("--tune-seconds goes with --tune.")
     if seconds is not None and not 0 < seconds < math.inf:
         raise UsageError(f"--tune-seconds takes a number above 0, such as 300, not {seconds:g}.")
+
+
+def _check_eight(asked: RewriteOptions) -> None:
+    """Raises UsageError where a calibration is asked for without data, or together with what excludes it."""
+    asks = [f"--{name.replace('_', '-')}" for name in ("int8", "fp8", "symmetric_int8") if getattr(asked, name)]
+    asks += ["--calibration-cache"] if asked.calibration_cache is not None else []
+    if not (asked.int8 or asked.fp8):
+        return
+    if len(asks) > 1:
+        raise UsageError(f"{asks[0]} and {asks[1]} do not go together.")
+    if asked.data is None:
+        raise UsageError(
+            f"{asks[0]} needs --data: the range of each tensor is measured on inputs that occur, some hundred at best. "
+            "Without data, --calibration-cache takes the ranges of a cache that TensorRT up to 10 wrote."
+        )
+    if asked.calibration is not None and asked.calibration not in METHODS:
+        raise UsageError(f"--calibration is one of {', '.join(METHODS)}, not '{asked.calibration}'.")
 
 
 def _several(given: Iterable[str]) -> Iterable[str]:

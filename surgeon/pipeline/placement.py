@@ -72,20 +72,38 @@ class Layer(NamedTuple):
         before, after = rows * (self.group if grouped else 1), self.sizes[self.channels]
         return min(before, after * (self.group if self.node.op == "ConvTranspose" else 1))
 
+    @property
+    def fills_half(self) -> bool:
+        """Whether it is a Conv with 16 channels on one side, or of groups: an int8 kernel of TensorRT pads the rest."""
+        after, before = self.sizes[0], self.sizes[1]
+        if self.node.op != "Conv" or (after % 8 and before % 8):
+            return False
+        return max(after, before) >= NARROW or (self.group > 1 and after % 8 == 0)
+
 
 class LeftOut(NamedTuple):
-    """A row: the layers that stay in floating point, why, and where that is from."""
+    """A row: the layers that stay in floating point, why, and where that is from.
+
+    slow  it is slower in int8, and not refused: int8 by --int8 has it nevertheless, as that of ModelOpt
+    """
 
     why: str
     source: str
     fits: Callable[[Layer, Target], bool]
+    slow: bool = False
 
 
 LEFT_OUT = (
     LeftOut(
         "fewer than 16 channels fill no int8 kernel",
         "NVIDIA ModelOpt leaves out the same; TensorRT pads the channels of int8 to 32",
+        lambda layer, target: layer.narrowest < NARROW and not layer.fills_half,
+    ),
+    LeftOut(
+        "fewer than 16 channels fill no int8 kernel",
+        "TensorRT pads the channels of int8 to 32",
         lambda layer, target: layer.narrowest < NARROW,
+        slow=True,
     ),
     LeftOut(
         "TensorRT-RTX has no int8 kernel for it, and dequantizes its weights at each run",
@@ -103,6 +121,7 @@ LEFT_OUT = (
         "TensorRT-RTX copies the int8 input of a grouped convolution to three times its size",
         "measured with TensorRT-RTX 1.7.1: depthwise, 128 channels of 28x28, 2.42 MB next to 1.61 in fp32",
         lambda layer, target: target.rtx and layer.group > 1,
+        slow=True,
     ),
 )
 HEAVIER = "TensorRT-RTX moves more bytes for it in int8: its results are larger than what its weights save"
@@ -123,9 +142,12 @@ def layers(model: Model) -> Iterator[Layer]:
             yield Layer(node, x, y, weights, known, at.channels(node, len(known)))
 
 
-def left_out(layer: Layer, target: Target) -> str:
-    """Why a layer stays in floating point; empty where it computes in int8."""
-    return next((row.why for row in LEFT_OUT if row.fits(layer, target)), "")
+def left_out(layer: Layer, target: Target, *, slow: bool = False) -> str:
+    """Why a layer stays in floating point; empty where it computes in int8.
+
+    slow  it computes in int8 where it is slower in it, too
+    """
+    return next((row.why for row in LEFT_OUT if not (slow and row.slow) and row.fits(layer, target)), "")
 
 
 # ---- the bytes that an engine moves ----------------------------------------------------------------------------------
@@ -259,8 +281,8 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
     return Placed([layer for layer in found if not left[layer.node]], {n: why for n, why in left.items() if why})
 
 
-def channel_scales(weights: np.ndarray, axis: int) -> np.ndarray:
-    """The scale of each channel that holds its weights in int8; 1 for a channel of zeros."""
+def channel_scales(weights: np.ndarray, axis: int, levels: int = 127) -> np.ndarray:
+    """The scale of each channel that holds its weights in that many levels; 1 for a channel of zeros."""
     others = tuple(a for a in range(weights.ndim) if a != axis)
     top = np.asarray(np.abs(weights).max(axis=others), np.float32)
-    return np.asarray(np.where(top > 0, top / 127, 1), np.float32)
+    return np.asarray(np.where(top > 0, top / levels, 1), np.float32)

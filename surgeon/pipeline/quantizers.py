@@ -23,6 +23,31 @@ LARGEST = np.finfo(np.float32).max
 SIGNIFICANT = 1e-6  # so much of a number may differ where it went through a scale of fp32
 
 
+class Eight(NamedTuple):
+    """A type of eight bits around zero that has a scale.
+
+    name    as options and reports call it
+    elem    its TensorProto.DataType
+    levels  its largest number
+    opset   the first in which QuantizeLinear makes it
+    """
+
+    name: str
+    elem: int
+    levels: int
+    opset: int
+
+    def steps(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers in units of the scale, as the type holds them."""
+        dtype = helper.tensor_dtype_to_np_dtype(self.elem)
+        limited = numbers.clip(-self.levels, self.levels)
+        return np.asarray(np.rint(limited) if dtype.kind == "i" else limited).astype(dtype)
+
+
+INT8 = Eight("int8", int(TensorProto.INT8), LEVELS, 10)
+FP8 = Eight("fp8", int(TensorProto.FLOAT8E4M3FN), 448, 19)
+
+
 class Quantizer(NamedTuple):
     """A QuantizeLinear: what it makes is dequantized in `ends`, some of it after `moves`."""
 

@@ -15,6 +15,9 @@
     steps       a quantized model without the steps of its quantizers
     standard    when two models are equal
     comparison  how far a converted model is from its original
+    histograms  the numbers of a tensor over many samples, and the scale of each method
+    distance    how far the outputs of a quantized model are, as one number
+    quantize    `--int8` and `--fp8`
     search      the cheapest set of nodes that is enough, by measuring
     conversion  the whole conversion: `convert`
     rewriting   `surgeon.rewrite`: a rewrite, and then `convert` if that is asked for

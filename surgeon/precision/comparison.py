@@ -142,12 +142,13 @@ class Comparison:
         if self._metric is None:
             return [_error(trial, index, name, given[index]) for index, name in enumerate(self._names)]
         expected, found = (dict(zip(self._names, arrays, strict=True)) for arrays in (trial.expected, given))
-        value = _score(self._metric, trial.feeds, expected, found)
+        value = score(self._metric, trial.feeds, expected, found)
         why = "" if value <= self.limit else f"the score {value:g} is above the tolerance {self.limit:g}"
         return [OutputError(getattr(self._metric, "__name__", "metric"), self.kind, value, 0.0, why=why)]
 
 
-def _score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
+def score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
+    """What a user's function returns; inf for NaN. Raises UsageError where it fails."""
     try:
         value = float(metric(*sides))
     except Exception as error:  # the user's own code

@@ -49,6 +49,10 @@ class Samples:
         """Every `step`-th sample from that of number `start` on, `most` of them."""
         return Samples(lambda: islice((load for k, load in enumerate(self._loads()) if k % step == start), most))
 
+    def without(self, start: int, step: int) -> Samples:
+        """All samples but those of `part(start, step)`."""
+        return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
+
     def varied(self) -> Samples:
         """The samples, and after each three that are made of it: with noise, mirrored along the last axis, and both.
 

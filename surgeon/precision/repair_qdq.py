@@ -26,7 +26,7 @@ from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, Placed, placed
 from surgeon.pipeline.prepared import Prepared, Text, applied
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
-from surgeon.pipeline.quantizing import Writing
+from surgeon.pipeline.quantizing import Manner, Writing
 from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
 from surgeon.precision.data import Samples
@@ -91,10 +91,15 @@ def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
 
 def _with_scales_by_axis(model: ModelProto) -> ModelProto:
     """The model in the opset from which weights have a scale for each channel, where onnx can convert it."""
-    if all(o.version >= BY_AXIS for o in model.opset_import if not o.domain):
+    return at_opset(model, BY_AXIS)
+
+
+def at_opset(model: ModelProto, opset: int) -> ModelProto:
+    """The model in an opset or a later one, where onnx can convert it."""
+    if all(o.version >= opset for o in model.opset_import if not o.domain):
         return model
     try:
-        return version_converter.convert_version(model, BY_AXIS)
+        return version_converter.convert_version(model, opset)
     except Exception:  # it raises RuntimeError, and what its C++ raises
         return model
 
@@ -239,13 +244,15 @@ class Repair:
     def _by_share(self) -> list[Value]:
         """The quantized tensors, those first that alone make the largest error."""
         tensors = list(dict.fromkeys(layer.x for layer in self.placed.int8))
-        writing = Writing(self.bare, self.model, self._grids(self.placed.int8), switched=True)
-        runner, off = Runner(writing.model), dict.fromkeys(writing.switches.values(), np.array(False))
+        writing = Writing(self.bare, self.model, self._grids(self.placed.int8), Manner(switched=True))
+        switches = [*writing.switches.values(), *writing.sums.values()]
+        runner, off = Runner(writing.model), dict.fromkeys(switches, np.array(False))
         feeds = {**self.feeds[0], **off}
         still = runner.run(feeds)
 
         def share(tensor: Value) -> float:
-            on = {s: np.array(True) for x, s in writing.switches.items() if x == tensor.name}
+            names = (s for named in (writing.switches, writing.sums) for x, s in named.items() if x == tensor.name)
+            on = dict.fromkeys(names, np.array(True))
             return self._difference(runner.run({**feeds, **on}), still).usual
 
         return sorted(tensors, key=share, reverse=True)

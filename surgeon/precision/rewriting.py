@@ -21,6 +21,8 @@ from surgeon.report import Report
 from surgeon.rules.driver import operators
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from surgeon.pipeline.prepared import Prepared
     from surgeon.precision.data import Samples
     from surgeon.precision.tuning import Measure
@@ -73,7 +75,11 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     started = time.perf_counter()
     if options.tune and measure is None:
         raise UsageError("tune goes with surgeon.fix, or the commands rewrite and fix: it builds engines.")
-    quantized = _quantized(source, options) if options.repair_qdq or options.calibration_cache else None
+    quantized, check = None, None
+    if options.int8 or options.fp8:
+        quantized, check = _in_eight_bits(source, options)
+    elif options.repair_qdq or options.calibration_cache:
+        quantized = _quantized(source, options)
     result = rewrite_source(source if quantized is None else source.changed(quantized.model), options)
     if quantized is not None:
         result.report.applied = [*quantized.applied, *result.report.applied]
@@ -84,6 +90,8 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
         from surgeon.precision.tuning import tuned  # a plain rewrite starts without it
 
         result = tuned(result, options, measure)
+    if check is not None:
+        result.report.warnings.append(check(result.model))
     result.report.seconds = time.perf_counter() - started
     return result
 
@@ -97,7 +105,7 @@ def _converted(result: Result, options: Options) -> Result:
     to_half = partial(
         convert,
         way=options.way,
-        tolerance=LIMIT if options.tolerance is None else options.tolerance,
+        tolerance=LIMIT if options.tolerance is None or options.int8 or options.fp8 else options.tolerance,
         metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
         data=_samples(options),
@@ -141,3 +149,36 @@ def _quantized(source: Source, options: Options) -> Prepared:
         if options.repair_qdq:
             return repaired(source, options, _samples(options))
         return with_scales(source, options, _samples(options))
+
+
+def _in_eight_bits(source: Source, options: Options) -> tuple[Prepared, Callable[[ModelProto], str]]:
+    """The model quantized by data, and what compares the written model with the original."""
+    from surgeon.precision.quantize import quantized
+
+    samples = _samples(options)
+    assert samples is not None
+    with source.blamed():
+        return quantized(source, options, samples)
+
+
+def _once_more(options: Options) -> Options:
+    """The options of a further run: what a run does before its rewrites is done."""
+    return replace(
+        options,
+        inputs={},
+        values={},
+        declared={},
+        batch_axes=None,
+        detections=None,
+        symmetric_int8=False,
+        repair_qdq=False,
+        calibration_cache=None,
+        int8=False,
+        fp8=False,
+        calibration=None,
+        shapes={} if options.inputs else options.shapes,
+        progress=None,
+    )
+
+
+__all__ = ["rewrite", "rewrite_file", "rewritten"]

@@ -1,0 +1,92 @@
+"""How far the outputs of a quantized model are from the original's, over many samples, as one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from onnx import ModelProto
+
+from surgeon.errors import ModelError
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.options import Options
+from surgeon.precision.comparison import score
+from surgeon.precision.data import Samples, load_metric
+from surgeon.precision.ranges import THREADS
+from surgeon.precision.standard import chosen_indices, row_gaps
+from surgeon.proof.equality import is_float
+from surgeon.proof.feeds import Feeds
+
+Run = Callable[[Feeds], Sequence[np.ndarray]]
+KEPT = 1 << 24  # elements of the original's outputs that stay in memory
+
+
+class Distances:
+    """A model on some samples, from which the outputs of others are measured.
+
+    The distance of an output is the root of the mean square of the differences, relative to the root of the mean square
+    of the numbers, over all samples. Of integers it is the share that differs. Rows that the model chooses are compared
+    with the nearest row. A user's own score takes its place: the largest of any sample.
+    """
+
+    def __init__(self, model: ModelProto, samples: Samples, options: Options) -> None:
+        self.samples = samples
+        self._metric = load_metric(options.metric) if isinstance(options.metric, str) else options.metric
+        self.names = [output.name for output in model.graph.output]
+        self.chosen = chosen_indices(model)
+        try:
+            self._runner = Runner(model, threads=THREADS)
+        except Unrunnable as error:
+            raise ModelError(f"ONNX Runtime does not run the model: {error}") from None
+        self._kept: list[Sequence[np.ndarray]] = []
+
+    def expected(self, turn: int, feeds: Feeds) -> Sequence[np.ndarray]:
+        """The outputs of the model for the sample with that index."""
+        if turn < len(self._kept):
+            return self._kept[turn]
+        try:
+            found = self._runner.run(feeds)
+        except Unrunnable as error:
+            raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
+        if turn == len(self._kept) and sum(a.size for outputs in self._kept for a in outputs) < KEPT:
+            self._kept.append(found)
+        return found
+
+    def error(self, run: Run, most: int | None = None) -> float:
+        """The largest distance of an output; inf where one has another shape, or has become inf or NaN."""
+        if self._metric is not None:
+            return max(self._scores(run, most), default=0.0)
+        return max(self.errors(run, most), default=0.0)
+
+    def _scores(self, run: Run, most: int | None) -> Iterator[float]:
+        """The user's own score of each sample."""
+        assert self._metric is not None
+        for turn, feeds in enumerate(self.samples if most is None else self.samples.part(0, 1, most)):
+            sides = (dict(zip(self.names, arrays, strict=True)) for arrays in (self.expected(turn, feeds), run(feeds)))
+            yield score(self._metric, feeds, *sides)
+
+    def errors(self, run: Run, most: int | None = None) -> list[float]:
+        """The distance of each output."""
+        apart, size = np.zeros(len(self.names)), np.zeros(len(self.names))
+        for turn, feeds in enumerate(self.samples if most is None else self.samples.part(0, 1, most)):
+            for index, (now, exact) in enumerate(zip(run(feeds), self.expected(turn, feeds), strict=True)):
+                squares = self._squares(now, exact, index in self.chosen)
+                apart[index] += squares[0]
+                size[index] += squares[1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return [float(x) for x in np.where(apart > 0, np.sqrt(apart / size), 0.0)]
+
+    def _squares(self, now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> tuple[float, float]:
+        """The sum of the squares of the differences, and that of the numbers."""
+        if now.shape != exact.shape and not (is_chosen and now.ndim == exact.ndim and now.size):
+            return np.inf, 1.0
+        if not is_float(exact.dtype):
+            return (float((now != exact).sum()), float(exact.size)) if now.shape == exact.shape else (1.0, 1.0)
+        wide = exact.astype(np.float64)
+        finite = np.isfinite(wide)
+        total = float((wide[finite] ** 2).sum())
+        if is_chosen:
+            gaps = row_gaps(now, exact) * float(np.abs(wide[finite]).max(initial=0.0))
+            return float((gaps**2).sum()) * (wide.size / max(gaps.size, 1)), total
+        gaps = now.astype(np.float64)[finite] - wide[finite]
+        return (float((gaps**2).sum()) if np.isfinite(gaps).all() else np.inf), total

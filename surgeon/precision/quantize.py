@@ -1,0 +1,429 @@
+"""A model in eight bits, from data: `--int8` and `--fp8`.
+
+1. One pass over the samples counts the numbers that each layer reads: see `histograms`.
+2. Each tensor gets the scale with the least error of the model's outputs, among those of all methods.
+3. A search drops the pairs that cause the error until it is within the tolerance, as few as it can: see `search`.
+4. The error is measured on other samples.
+
+The error of an output is the root of the mean square of the differences, relative to that of the numbers: the steps of
+eight bits move each number a little, and the largest difference of a million numbers says nothing of the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from onnx import ModelProto, ValueInfoProto, helper
+
+from surgeon.errors import ModelError, UsageError
+from surgeon.ir.files import with_weights
+from surgeon.ir.graph import Node
+from surgeon.ir.model import Model
+from surgeon.ir.protos import copied
+from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.options import Options
+from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
+from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
+from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold
+from surgeon.pipeline.quantizing import Manner, Writing
+from surgeon.pipeline.source import Source
+from surgeon.pipeline.symmetric_int8 import BY_AXIS
+from surgeon.precision.data import Samples
+from surgeon.precision.distance import Distances
+from surgeon.precision.histograms import METHODS, Histogram, scale_of
+from surgeon.precision.ranges import THREADS
+from surgeon.precision.repair_qdq import at_opset
+from surgeon.precision.rounding import rounded
+from surgeon.precision.search import Search
+from surgeon.precision.standard import fed
+from surgeon.proof.feeds import Feeds
+from surgeon.report import Progress, counted
+from surgeon.rules.meaning import with_functions
+
+LIMIT = 0.15  # of the error: the cosine of two outputs is 0.99 then
+AIMS = (0.8, 0.5, 0.3)  # parts of the tolerance by which pairs are chosen, as other inputs have other errors
+CHOOSE = 4  # samples by which scales and pairs are chosen
+HELD = 32  # samples on which the error is measured
+EVERY = 4  # one of so many samples is held back from the calibration
+AT_ONCE = 1 << 26  # elements of the tensors that one run returns
+ALIKE = 0.02  # two scales that differ by so much of themselves are one
+SUM = 0.1  # of a layer: what it costs that an Add reads numbers
+SECONDS = 60.0  # that choosing may take at about PRODUCTS a second
+PRODUCTS = 1e10
+FEWEST, MOST = 24, 160  # measurements of a search
+DEAD = "the numbers that it reads are 0 in all samples"
+TOO_FAR = "its {} moves the outputs too far"
+
+
+class Item(NamedTuple):
+    """What a search may drop: the pair of a tensor, or that an Add reads that pair too."""
+
+    name: str
+    is_sum: bool = False
+
+
+class Checked(NamedTuple):
+    """A model in eight bits, and what compares with its original the model that is written in the end."""
+
+    prepared: Prepared
+    check: Callable[[ModelProto], str]
+
+
+def quantized(source: Source, options: Options, data: Samples) -> Checked:
+    """The model with pairs and weights of eight bits. Raises UsageError, and ModelError where that cannot be."""
+    model = at_opset(with_weights(source.proto(), source.base), max(BY_AXIS, (FP8 if options.fp8 else INT8).opset))
+    kind = FP8 if options.fp8 else INT8
+    if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):
+        raise UsageError(f"--{kind.name} goes with a model without quantizers. For others there is --repair-qdq.")
+    quantization = Quantization(model, options, data, kind)
+    made = quantization.result()
+    after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
+    record = applied(kind.name, [], after, "the quantizers", error=quantization.after)
+    return Checked(Prepared(made, [record], quantization.said()), quantization.check)
+
+
+class Quantization:
+    """One model that is quantized.
+
+    scales  of the tensors that layers read, by name
+    after   the error on samples that chose nothing
+    """
+
+    def __init__(self, model: ModelProto, options: Options, data: Samples, kind: Eight) -> None:
+        self.options, self.kind = options, kind
+        self.bare = Unquantized(model, {}, {}, [], [])
+        self.model = Model(model)
+        self.tolerance = LIMIT if options.tolerance is None else options.tolerance
+        self.progress: Progress = options.progress or (lambda phase, done, total: None)
+        samples = data.checked(model)
+        self.count = len(samples)
+        if not self.count:
+            raise UsageError("the calibration data holds no inputs.")
+        self.calibration, self.held = _split(samples, self.count)
+        self.after, self.method = np.inf, ""
+        self.left: dict[Node, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.found = self._layers()
+        self.histograms = self._counted()
+        self._leave_dead()
+        self.free = Distances(model, Samples.of(self.calibration.part(0, 1, CHOOSE)), options)
+        self.scales: dict[str, float] = {}
+        self.biases: dict[str, np.ndarray] = {}
+        self.sums: list[str] = []
+
+    def result(self) -> ModelProto:
+        """The model. Raises ModelError where no layer is left in eight bits."""
+        self.trial = self._trial()
+        self.scales = self._scales()
+        self.biases = self._biases()
+        plain, self.trial = self.trial, self._trial()
+        every = self._switches([])
+        if plain.error(every, self.scales) < self.trial.error(every, self.scales):
+            self.biases, self.trial = {}, plain
+        held = Distances(self.bare.model, self.held, self.options)
+        for aim in AIMS:
+            dropped = self._dropped(aim * self.tolerance)
+            self.after = self.trial.on(held).error(self._switches(dropped), self.scales)
+            if self.after <= self.tolerance:
+                break
+        self._drop(dropped)
+        if not self.found:
+            raise ModelError(self._nothing_left())
+        if self.after > self.tolerance and not self.options.allow_inexact:
+            raise ModelError(self._too_far(self.after))
+        read = {layer.x.name for layer in self.found}
+        self.sums = [item.name for item in dropped if item.is_sum and item.name in read]
+        return Writing(self.bare, self.model, self._grids(self.found), self._manner(self.sums)).model
+
+    def _trial(self) -> Trial:
+        manner = Manner(self.kind, biases=self.biases, switched=True)
+        return Trial(Writing(self.bare, self.model, self._grids(self.found, 1.0), manner), self.free)
+
+    def _manner(self, apart: Collection[str]) -> Manner:
+        factored = self.options.target.rtx and self.options.way != "" and self.kind is INT8
+        return Manner(self.kind, factored=factored, apart=apart, biases=self.biases)
+
+    def _layers(self) -> list[Layer]:
+        """The layers that may compute in eight bits. Raises ModelError where there are none."""
+        every = list(layers(self.model))
+        self.left = {layer.node: why for layer in every if (why := left_out(layer, self.options.target, slow=True))}
+        found = [layer for layer in every if layer.node not in self.left]
+        if not found:
+            whys = "; ".join(dict.fromkeys(self.left.values())) or "it has no Conv, MatMul or Gemm with fp32 weights"
+            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {whys}.")
+        return found
+
+    # ---- calibration ----
+
+    def _counted(self) -> dict[str, Histogram]:
+        """The numbers that layers read, from one pass over the samples."""
+        names = list(dict.fromkeys(layer.x.name for layer in self.found))
+        found = {name: Histogram() for name in names}
+        given = {info.name for info in self.bare.model.graph.input}
+        parts: list[list[str]] = []
+        runners: list[Runner] = []
+        for turn, feeds in enumerate(self.calibration):
+            self.progress("calibrating", turn, self.count)
+            for name in given & found.keys():
+                found[name].add(feeds[name])
+            if not runners:
+                parts = self._parts([name for name in names if name not in given], feeds)
+                runners = [_returning(self.bare.model, part) for part in parts]
+            for part, runner in zip(parts, runners, strict=True):
+                for name, array in zip(part, _run(runner, feeds), strict=True):
+                    found[name].add(array)
+            for name, histogram in found.items():
+                if not np.isfinite(histogram.largest):
+                    raise ModelError(
+                        f"'{name}' has numbers that are not finite, in sample {turn + 1} of the data: no scale fits it."
+                    )
+        return found
+
+    def _parts(self, names: Sequence[str], feeds: Feeds) -> list[list[str]]:
+        """The tensors in parts that one run may return: memory is the limit."""
+        sizes = [a.size for a in _run(_returning(self.bare.model, names), feeds)] if names else []
+        self.sizes = dict(zip(names, sizes, strict=True))
+        parts: list[list[str]] = []
+        total = AT_ONCE
+        for name, size in zip(names, sizes, strict=True):
+            total += size
+            if total > AT_ONCE:
+                parts.append([])
+                total = size
+            parts[-1].append(name)
+        return parts
+
+    def _leave_dead(self) -> None:
+        dead = {name for name, found in self.histograms.items() if not found.largest}
+        self.left |= {layer.node: DEAD for layer in self.found if layer.x.name in dead}
+        self.found = [layer for layer in self.found if layer.x.name not in dead]
+        if not self.found:
+            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {DEAD}.")
+
+    # ---- scales ----
+
+    def _scales(self) -> dict[str, float]:
+        """The scale of each tensor: by the method that the user names, else that with the least error."""
+        names = list(self.trial.writing.switches)
+        asked = self.options.calibration
+        methods = [asked] if asked else list(METHODS)
+        if self.kind is FP8 and not asked:
+            methods = ["max", "mse"]
+        by_method = {m: {n: float(scale_of(self.histograms[n], m, self.kind)) for n in names} for m in methods}
+        self.method = asked or ""
+        if asked:
+            return by_method[asked]
+        sets = {**by_method, "the best of each tensor": self._best_of_each(by_method)}
+        every = self._switches([])
+        errors = {m: self.trial.error(every, scales) for m, scales in sets.items()}
+        self.method = min(errors, key=errors.__getitem__)
+        return sets[self.method]
+
+    def _best_of_each(self, by_method: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """For each tensor the scale with which its pair alone moves the outputs least."""
+        found: dict[str, float] = {}
+        names = list(self.trial.writing.switches)
+        for turn, name in enumerate(names):
+            self.progress("choosing scales", turn, len(names))
+            candidates: list[float] = []
+            for scales in by_method.values():
+                if all(abs(scales[name] - other) > ALIKE * other for other in candidates):
+                    candidates.append(scales[name])
+            errors = [self.trial.share(name, scale) for scale in candidates] if len(candidates) > 1 else [0.0]
+            found[name] = candidates[int(np.argmin(errors))]
+        return found
+
+    def _biases(self) -> dict[str, np.ndarray]:
+        """What eight bits alone change the mean of each channel of a Conv by, from one pass over the samples."""
+        convs = [layer for layer in self.found if layer.node.op == "Conv"]
+        if not convs:
+            return {}
+        runner = Runner(alone(self.bare.model, self.model, convs, self.scales, self.kind), threads=THREADS)
+        sums = [np.zeros(layer.sizes[0]) for layer in convs]
+        part = self.calibration.part(0, 1, HELD)
+        for feeds in part:
+            for total, means in zip(sums, _run(runner, feeds), strict=True):
+                total += means.reshape(means.shape[0], -1).mean(axis=0)
+        return {k.y.name: (total / len(part)).astype(np.float32) for k, total in zip(convs, sums, strict=True)}
+
+    # ---- dropping ----
+
+    def _items(self) -> list[Item]:
+        """What a search may drop, that first which alone moves the outputs most."""
+        writing = self.trial.writing
+        shares = {Item(name): self.trial.share(name, self.scales[name]) for name in writing.switches}
+        shares |= {Item(name, True): self.trial.share(name, self.scales[name], is_sum=True) for name in writing.sums}
+        return sorted(shares, key=lambda item: shares[item], reverse=True)
+
+    def _dropped(self, aim: float) -> frozenset[Item]:
+        """The fewest of the pairs without which the error is below `aim`."""
+        if self.trial.error(self._switches([]), self.scales) <= aim:
+            return frozenset()
+        users = Counter(layer.x.name for layer in self.found)
+
+        def cost(items: frozenset[Item]) -> float:
+            return sum(SUM if item.is_sum else users[item.name] for item in items)
+
+        def score(items: frozenset[Item]) -> float:
+            return self.trial.error(self._switches(items), self.scales) / aim
+
+        search: Search[Item] = Search(score, cost, budget=self._budget(), progress=self.progress)
+        return search.cheapest(self._items(), [frozenset()])
+
+    def _budget(self) -> int:
+        """How many sets a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
+        products = sum(
+            self.sizes.get(k.x.name, 0) * float(k.sizes[k.channels] * np.prod(k.sizes[2:])) for k in self.found
+        )
+        return max(FEWEST, min(MOST, int(SECONDS * PRODUCTS / max(CHOOSE * products, 1.0))))
+
+    def _switches(self, dropped: Collection[Item]) -> dict[str, bool]:
+        """Which of the trial's inputs are true where some items are dropped."""
+        writing = self.trial.writing
+        on = {switch: Item(name) not in dropped for name, switch in writing.switches.items()}
+        return on | {switch: not {Item(name), Item(name, True)} & set(dropped) for name, switch in writing.sums.items()}
+
+    def _drop(self, dropped: Iterable[Item]) -> None:
+        names = {item.name for item in dropped if not item.is_sum}
+        why = TOO_FAR.format(self.kind.name)
+        self.left |= {layer.node: why for layer in self.found if layer.x.name in names}
+        self.found = [layer for layer in self.found if layer.x.name not in names]
+
+    def _grids(self, found: Iterable[Layer], scale: float | None = None) -> dict[Layer, Grid]:
+        steps = {k: self.scales[k.x.name] if scale is None else scale for k in found}
+        top = self.kind.levels
+        return {layer: Grid(-top * step, top * step, np.float32(step)) for layer, step in steps.items()}
+
+    # ---- what the report has ----
+
+    def _nothing_left(self) -> str:
+        return (
+            f"no layer computes in {self.kind.name} within the tolerance {self.tolerance:g} of the error. Try a larger "
+            "--tolerance, or more samples with --data."
+        )
+
+    def _too_far(self, error: float) -> str:
+        return (
+            f"the error on samples that the calibration did not see is {error:.2g}, above the tolerance "
+            f"{self.tolerance:g}. Give more samples with --data, or a larger --tolerance."
+        )
+
+    def check(self, written: ModelProto) -> str:
+        """A sentence on the error of the written model. Raises ModelError where it is above the tolerance."""
+        standard = rounded(with_functions(written)) or with_functions(written)
+        runner = Runner(standard, threads=THREADS)
+        distances = Distances(self.bare.model, self.held, self.options)
+        error = distances.error(lambda feeds: runner.run(fed(standard, feeds)))
+        if error > self.tolerance and not self.options.allow_inexact:
+            raise ModelError(self._too_far(error))
+        return f"the written model, run whole next to the original on these samples: the outputs move by {error:.2g}"
+
+    def said(self) -> list[str]:
+        """What computes in eight bits, what does not and why, and the error."""
+        int8, every, name = len(self.found), len(self.found) + len(self.left), self.kind.name
+        other = "the one sample" if self.count == 1 else f"{counted(len(self.held), 'other sample')}"
+        lines = [
+            f"{int8} of {counted(every, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in {name}, by "
+            f"ranges of {counted(len(self.calibration), 'sample')} (method: {self.method}); on {other} the outputs "
+            f"move by {self.after:.2g} (the root of the mean square, relative to that of the outputs; the tolerance "
+            f"is {self.tolerance:g})"
+        ]
+        if self.count == 1:
+            lines.append("one sample gave the ranges and the error: on others the error may be larger, so give more")
+        by_why: dict[str, list[str]] = {}
+        for node, why in self.left.items():
+            by_why.setdefault(why, []).append(node.label)
+        lines += [f"{counted(len(n), 'layer')} in floating point: {why}: {', '.join(n)}" for why, n in by_why.items()]
+        if self.sums:
+            lines.append(
+                f"{counted(len(self.sums), 'tensor')} that an Add reads as numbers, and a layer in {name}: "
+                f"{', '.join(self.sums)}"
+            )
+        return lines
+
+
+def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
+    """Those for the calibration, and those for the error."""
+    if count == 1:
+        return samples, samples
+    every = min(EVERY, count)
+    return samples.without(every - 1, every), samples.part(every - 1, every, HELD)
+
+
+def alone(
+    model: ModelProto, index: Model, convs: Iterable[Layer], scales: Mapping[str, float], kind: Eight
+) -> ModelProto:
+    """A model that returns how far the mean of each channel of each Conv moves where that one alone has eight bits."""
+    probe = copied(model)
+    fresh = fresh_name(probe)
+    zero = hold(probe, fresh("quantized", "zero"), kind.steps(np.zeros(())))
+    del probe.graph.output[:]
+    pairs: dict[str, str] = {}
+    for layer in convs:
+        x, y = layer.x.name, layer.y.name
+        if x not in pairs:
+            scale, steps, pairs[x] = (
+                hold(probe, fresh(x, "scale"), np.array(scales[x], np.float32)),
+                fresh(x, "steps"),
+                fresh(x, "rounded"),
+            )
+            probe.graph.node.append(helper.make_node("QuantizeLinear", [x, scale, zero], [steps]))
+            probe.graph.node.append(helper.make_node("DequantizeLinear", [steps, scale, zero], [pairs[x]]))
+        numbers = index.constant(layer.weights)
+        assert numbers is not None
+        by_channel = channel_scales(numbers, layer.channels, kind.levels).reshape(-1, *[1] * (numbers.ndim - 1))
+        rounded = kind.steps(numbers / by_channel).astype(np.float32) * by_channel
+        node = copied(layer.node.proto)
+        node.input[0], node.input[1] = pairs[x], hold(probe, fresh(y, "weights"), rounded)
+        node.name, node.output[0] = "", fresh(y, "alone")
+        gap, mean = fresh(y, "gap"), fresh(y, "mean")
+        probe.graph.node.append(node)
+        probe.graph.node.append(helper.make_node("Sub", [y, node.output[0]], [gap]))
+        probe.graph.node.append(helper.make_node("GlobalAveragePool", [gap], [mean]))
+        probe.graph.output.append(ValueInfoProto(name=mean))
+    return probe
+
+
+def _returning(model: ModelProto, names: Sequence[str]) -> Runner:
+    """A model that returns some of its tensors."""
+    probe = copied(model)
+    del probe.graph.output[:]
+    probe.graph.output.extend(ValueInfoProto(name=name) for name in names)
+    return Runner(probe, threads=THREADS)
+
+
+def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
+    try:
+        return runner.run(feeds)
+    except Unrunnable as error:
+        raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
+
+
+class Trial:
+    """The model with pairs that inputs switch on, next to the model without any."""
+
+    def __init__(self, writing: Writing, distances: Distances, runner: Runner | None = None) -> None:
+        self.writing, self.distances = writing, distances
+        self.runner = runner or Runner(writing.model, threads=THREADS)
+
+    def on(self, distances: Distances) -> Trial:
+        """The same on other samples."""
+        return Trial(self.writing, distances, self.runner)
+
+    def error(self, switches: Mapping[str, bool], scales: Mapping[str, float], most: int | None = None) -> float:
+        """The error of the outputs with some pairs."""
+        given = {name: np.array(on) for name, on in switches.items()}
+        given |= {self.writing.scales[name]: np.array(scale, np.float32) for name, scale in scales.items()}
+        return self.distances.error(lambda feeds: self.runner.run({**feeds, **given}), most)
+
+    def share(self, name: str, scale: float, *, is_sum: bool = False) -> float:
+        """The error that one pair makes alone: in its layers, or in an Add."""
+        writing = self.writing
+        on = dict.fromkeys([*writing.switches.values(), *writing.sums.values()], False)
+        on[writing.switches[name]] = True
+        if is_sum:
+            on[writing.sums[name]] = True
+        return self.error(on, {name: scale}, most=2)
