@@ -47,8 +47,6 @@ class Context:
         self.plugins = tuple(plugins)
         given = options or {}
         self.options = {p.name: {n: given[n] for n in p.options if n in given} for p in self.passes.values()}
-        self._keeping = {p.name for p in self.passes.values() if p.keeps}
-        self._libraries = {p.name: _libraries_of(p, self.plugins or ("surgeon",)) for p in self.passes.values()}
         self.memo: dict[Hashable, Any] = {}  # what bodies computed in this run, by a key of their own
         self._last_number: MutableMapping[str, int] = {}
         self._lowering: dict[str, dict[str, set[str]]] | None = None  # operator -> pass -> its strategies for it
@@ -71,8 +69,7 @@ class Context:
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""
         forced = self.strategies.get(p.name)
-        as_it_is = p.name in self._keeping and self._is_supported_exactly(node)
-        kept = forced == "keep" or (forced is None and as_it_is)
+        kept = forced == "keep" or (forced is None and p.keeps and self._is_supported_exactly(node))
         if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
             return Lowering("keep")
         for library in self.libraries_asked(p):
@@ -100,7 +97,7 @@ class Context:
     def libraries_asked(self, p: Pass) -> Sequence[str]:
         """The libraries that plugin nodes of the pass may come from; none where no plugin is asked for."""
         wanted = self.strategies.get(p.name, "plugin" if self.plugins else "decompose")
-        return self._libraries[p.name] if wanted == "plugin" else ()
+        return _libraries_of(p, self.plugins or ("surgeon",)) if wanted == "plugin" else ()
 
     def refusal(self, p: Pass, library: str, node: Node) -> str:
         """Why the library's plugin does not take the node; empty where it does."""

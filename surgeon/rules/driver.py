@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from surgeon.errors import PassError
@@ -34,7 +34,7 @@ from surgeon.targets.unsupported import Unsupported
 GROWTH = 10  # rewrites a node, on the average, after which a stage is taken not to come to an end
 ROUNDS = 4  # further runs over what the one before has written, at most; nearly always the first changes nothing
 FUSED = Stage.FUSE.value
-SHARED = 24  # decision trees that are kept for further runs: a run has one a stage
+SHARED = 64  # sets of rules whose decision trees are kept for further runs: a run has one tree a stage
 HIGH = (Stage.CLEAN.value, FUSED)  # the strategies of what lowers nothing
 
 
@@ -82,6 +82,10 @@ class Driver:
         self._more_to_infer = False  # a node was fused where little was known of the result
         self._aliases: dict[Value, Value] = {}
         self._repeats: Repeats | None = None  # where FUSE need not be tried again
+
+    @cached_property
+    def _indexes(self) -> Mapping[Stage, Index[Rule]]:
+        return _indexes_of(self._passes, self.target, frozenset(self.context.strategies))
 
     def run(self) -> None:
         """Run the stages until another run over what they wrote would change nothing."""
@@ -161,7 +165,7 @@ class Driver:
     def run_stage(self, stage: Stage) -> None:
         """Run the rules of one stage to their fixed point."""
         model_rules = [r for p in self._passes for r in p.model_rules if r.stage is stage and not r.last]
-        index = self._index_of(stage)
+        index = self._indexes[stage]
         self._stage = stage.value
         self._budget = GROWTH * sum(operators(self.model).values()) + 1000
         while True:
@@ -173,9 +177,6 @@ class Driver:
                 break
             self._more_to_infer = False
             self.model.forget_types()  # what was computed or fused makes more shapes known, and those more to rewrite
-
-    def _index_of(self, stage: Stage) -> Index[Rule]:
-        return _index(_rules(stage, self._passes, self.target, frozenset(self.context.strategies)))
 
     def _run_model_rules(self, rules: Iterable[ModelRule]) -> bool:
         """Run rules over the whole model; whether one of them changed it."""
@@ -324,7 +325,7 @@ class Driver:
 
     def _written_out(self, node: Node) -> Builder | None:
         """What the stage LOWER makes of a node, to be undone; None where it leaves the node alone."""
-        rules, said = self._index_of(Stage.LOWER).at(node, self.model.constants.is_constant), len(self.warnings)
+        rules, said = self._indexes[Stage.LOWER].at(node, self.model.constants.is_constant), len(self.warnings)
         candidates = sorted(self._candidates_at(node, rules), key=_by_benefit)
         del self.warnings[said:]
         for held, rule, _ in candidates:
@@ -470,9 +471,9 @@ class Driver:
 
 
 @lru_cache(maxsize=SHARED)
-def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> tuple[Rule, ...]:
-    """The rules of a stage, without those that have nothing to do: the target supports all that they could lower, or
-    has none of the conditions that they fix.
+def _indexes_of(passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> Mapping[Stage, Index[Rule]]:
+    """The decision tree of each stage, without the rules that have nothing to do: the target supports all that they
+    could lower, or has none of the conditions that they fix.
 
     `chosen` has the names of the passes whose strategy the user chose.
     """
@@ -486,10 +487,11 @@ def _rules(stage: Stage, passes: tuple[Pass, ...], target: Target, chosen: froze
             return False
         return p.keeps and all(target.takes_every(root.key) for root in roots(rule.pattern))
 
-    return tuple(r for p in passes for r in p.rules if r.stage is stage and not is_idle(p, r))
+    rules = [r for p in passes for r in p.rules if not is_idle(p, r)]
+    return {stage: _index(tuple(r for r in rules if r.stage is stage)) for stage in Stage}
 
 
-@lru_cache(maxsize=SHARED)
+@lru_cache(maxsize=len(Stage) * SHARED)
 def _index(rules: tuple[Rule, ...]) -> Index[Rule]:
     """The decision tree of some rules. It takes longer to grow than a small model takes to rewrite."""
     return Index((r.pattern, r) for r in rules)

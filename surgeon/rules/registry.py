@@ -70,7 +70,8 @@ def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str
         unwanted |= {p.name for p in known if p.tunes}
     for name in (*(wanted or ()), *unwanted):
         find(known, name)
-    left = (_without(p, wanted, unwanted) for p in known)
+    asked = (p for p in known if wanted is None or not wanted.isdisjoint((p.name, *p.formerly)))
+    left = (_without(p, wanted, unwanted) for p in asked)
     return [p for p in left if p.rules or p.model_rules]
 
 
