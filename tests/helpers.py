@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -67,6 +68,12 @@ is_long = False  # whether the long tests run, as conftest.py sets it before it 
 def examples(count: int) -> int:
     """How many random examples a test tries: `count` where the long tests run, else fewer."""
     return count if is_long else min(count, max(count // FEWER, FEWEST))
+
+
+def one_a_spelling(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of rows of the corpus one for each way in which a module is spelled: that of the newest opset."""
+    in_order = sorted(rows, key=lambda row: int(row["opset"]))
+    return list({(row["module"], row["sequence"], row["dynamic"]): row for row in in_order}.values())
 
 
 def ops(proto: onnx.ModelProto) -> list[str]:

@@ -209,12 +209,15 @@ def test_one_process_drives_one_of_the_two() -> None:
     assert "Use a process for each" in done.stderr
 
 
+STYLES = ["image:1x3x64x64,2x3x128x128,2x3x256x256"]
+
+
 @pytest.mark.parametrize(
     ("sample", "profiles"),
     [
-        ("style_transfer/style_transfer_ts_op11", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
-        ("style_transfer/style_transfer_ts_op17", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
-        ("style_transfer/style_transfer_dynamo_op18", ["image:1x3x64x64,2x3x128x128,2x3x256x256"]),
+        pytest.param("style_transfer/style_transfer_ts_op11", STYLES, marks=pytest.mark.long),
+        pytest.param("style_transfer/style_transfer_ts_op17", STYLES, marks=pytest.mark.long),
+        ("style_transfer/style_transfer_dynamo_op18", STYLES),
         ("ssd_l2norm/ssd_l2norm_ts_op13", []),
         ("ssd_l2norm/ssd_l2norm_dynamo_op18", []),
         ("detector_leaky/detector_leaky_ts_op11", []),
