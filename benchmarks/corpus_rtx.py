@@ -53,6 +53,27 @@ class Built(NamedTuple):
     why: str = ""
 
 
+class Parsed(NamedTuple):
+    """A builder, its network, the parser, which holds the weights, and why it does not parse the model."""
+
+    builder: Any
+    network: Any
+    parser: Any
+    why: str
+
+
+def parsed(data: bytes, log: Log) -> Parsed:
+    """The network of a model."""
+    builder = trt.Builder(log)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, log)
+    if parser.parse(data):
+        return Parsed(builder, network, parser, "")
+    errors = [parser.get_error(i) for i in range(parser.num_errors)]
+    reasons = dict.fromkeys(f"{error.node_operator()}: {error.desc()}" for error in errors)
+    return Parsed(builder, network, parser, "; ".join(reasons) or "no reason is given")
+
+
 def build(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> tuple[str, str]:
     """("built", ""), ("not parsed", why) or ("not built", why), as `engine_of` finds it."""
     return engine_of(data, batch, size)[1:]
@@ -64,14 +85,9 @@ def engine_of(data: bytes, batch: int = DYNAMIC, size: int = DYNAMIC) -> Built:
     `batch` is the size of a dynamic first dimension, and of any other of its name; `size` that of the rest.
     """
     log = Log()
-    builder = trt.Builder(log)
-    network = builder.create_network(0)
-    parser = trt.OnnxParser(network, log)
-    if not parser.parse(data):
-        reasons = dict.fromkeys(
-            f"{parser.get_error(i).node_operator()}: {parser.get_error(i).desc()}" for i in range(parser.num_errors)
-        )
-        return Built(None, "not parsed", "; ".join(reasons))
+    builder, network, _parser, why = parsed(data, log)
+    if why:
+        return Built(None, "not parsed", why)
     config, profile, dynamic = builder.create_builder_config(), builder.create_optimization_profile(), False
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
     batches = {t.get_dimension_name(0) for t in inputs if len(t.shape) > 1 and t.shape[0] < 0} - {""}
