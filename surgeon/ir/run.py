@@ -121,7 +121,7 @@ class Runner:
 
     def _run_session(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What ONNX Runtime returns. Raises Crashed, and ONNX Runtime's own errors as a RuntimeError."""
-        may_crash = self._apart or any(np.size(a) == 0 for a in feeds.values())
+        may_crash = self._apart or 0 in [a.size for a in feeds.values()]
         if may_crash and not self._apart and self._threads > 1:  # a forked process has none of the threads
             self.session, self._threads = _session(onnx_runtime(), unsaturated(self.model), self.folder), 1
         if not may_crash:
@@ -267,6 +267,8 @@ class Reference:
 def as_array(result: Any) -> np.ndarray:
     """What a runtime returns as an array: a sequence as one of the arrays that it holds, a map as one of its keys and
     its numbers, nothing as one without."""
+    if isinstance(result, np.ndarray):
+        return result
     if isinstance(result, dict):
         keys, numbers = list(result), np.asarray(list(result.values()))
         result = [np.asarray(keys, object if str in map(type, keys) else None), _as_fp32(numbers)]
