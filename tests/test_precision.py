@@ -36,8 +36,9 @@ NORMS = (
     "tf_linalg", "tf_x", "tfa_instance", "weight_norm", "x_div_norm",
 )  # fmt: skip
 INDEX: list[dict[str, Any]] = json.loads((CORPUS / "index.json").read_text(encoding="utf-8"))
-NORM_FILES = [row["file"] for row in INDEX if row["module"].startswith(NORMS)]
-SPELLINGS = {row["file"] for row in helpers.one_a_spelling(INDEX)}
+NORM_ROWS = [row for row in INDEX if row["module"].startswith(NORMS)]
+NORM_FILES = [row["file"] for row in NORM_ROWS]
+CHAINS = set({row["sequence"]: row["file"] for row in NORM_ROWS}.values())  # one file for each chain of operators
 
 
 def typed(model: ModelProto) -> dict[str, int]:
@@ -93,9 +94,7 @@ def times_1000(model: ModelProto) -> Samples:
     return Samples.of([{n: 1000 * draw(x.shape, np.float32) if x.dtype == np.float32 else x for n, x in feeds.items()}])
 
 
-@pytest.mark.parametrize(
-    "file", [pytest.param(f, marks=() if f in SPELLINGS else pytest.mark.long) for f in NORM_FILES]
-)
+@pytest.mark.parametrize("file", [pytest.param(f, marks=() if f in CHAINS else pytest.mark.long) for f in NORM_FILES])
 def test_norm_modules_with_inputs_times_1000(file: str) -> None:
     """No inf or NaN that fp32 does not have, at most 2e-3, each fp16 tensor rounded;
     and the same through ONNX Runtime alone."""
