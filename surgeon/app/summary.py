@@ -92,7 +92,7 @@ def closing(report: Report, *, converted: Precision | None = None) -> str:
     """The closing line without the file: what was proved and undone, and the conversion if there was one."""
     said = [_rewrites(report)]
     if converted is not None:
-        done = "not converted" if converted.withheld else "converted"
+        done = "not converted" if converted.withheld else "converted" if converted.half else "nothing converted"
         said = [f"{done} to {'half precision' if converted.way == 'half' else converted.way}", *said]
     if report.applied:
         said.append(_proof(report))

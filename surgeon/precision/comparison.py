@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import UsageError
+from surgeon.ir.model import Model
+from surgeon.ir.protos import copied
 from surgeon.ir.run import Runner
 from surgeon.precision.data import Samples
+from surgeon.precision.operators import scored_outputs
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.standard import LIMIT, Error, Standard, Trial, chosen_indices, error_of, fed
+from surgeon.precision.standard import LIMIT, Standard, Trial, chosen_indices, error_of, fed
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
+from surgeon.report import error_text
 
+GUESSED_PART = 0.6  # of the tolerance that an error on guessed inputs may reach, since it may be larger on others
+NEARER = 2.0  # as small as on these inputs an output may be on others, by this
+SCALES = 4.0  # where the largest numbers of samples differ by more, so do the inputs
+SHORT = 64  # numbers of an output that may nearly cancel all at once
+STEEPEST = 0.25  # the slope of a Sigmoid at 0, and of a Softmax of two equal scores
 MOST_KEPT = 4  # samples whose outputs of the original stay in memory
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
@@ -36,6 +45,8 @@ class OutputError:
     cosine    of the angle between the two outputs
     why       how it differs; empty where it is equal
     excuse    why integers or chosen rows count as equal although some of them differ
+    doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half, or
+              the error of an output of few numbers where it is smallest
     """
 
     output: str
@@ -46,6 +57,7 @@ class OutputError:
     cosine: float = 1.0
     why: str = ""
     excuse: str = ""
+    doubt: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -70,6 +82,29 @@ class OutputError:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """An output of scores: its index, what the Sigmoid or the Softmax reads, and the axis of the latter."""
+
+    index: int
+    logits: str
+    axis: int | None
+
+    def doubt(self, given: np.ndarray, expected: np.ndarray) -> float:
+        """How far a score near a half would move if the error of its logit were the largest of those."""
+        if given.shape != expected.shape or not expected.size or not np.isfinite(given).all():
+            return math.inf
+        gaps = given.astype(np.float64) - expected
+        if self.axis is None:
+            near = np.abs(expected) <= np.abs(expected).min() + 4
+            return STEEPEST * float(np.abs(gaps[near]).max())
+        if expected.ndim == 0 or expected.shape[self.axis] < 2:
+            return 0.0
+        first = np.argpartition(expected, -2, self.axis).take([-2, -1], self.axis)
+        two = np.take_along_axis(gaps, first, self.axis)
+        return STEEPEST * float(np.abs(np.diff(two, axis=self.axis)).max())
+
+
 class Comparison:
     """The fp32 original on some inputs, with which converted models are compared one after the other.
 
@@ -77,9 +112,10 @@ class Comparison:
     samples   inputs by name; the original's outputs for the first few are kept
     kind      of the inputs: "data" or "guessed"
     base      the folder of the original's external weights
-    limit     the tolerance
+    limit     the tolerance; an error on guessed inputs may be GUESSED_PART of it
     metric    the user's own score, instead of the error of each output
     stepless  whether quantizers are without their steps, where there are some; False: never
+    few       whether the samples are guessed, or made of one: others may find more, or less
 
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
@@ -94,6 +130,7 @@ class Comparison:
         limit: float = LIMIT,
         metric: Metric | None = None,
         stepless: bool = True,
+        few: bool = False,
     ) -> None:
         self.original, self.kind, self.base, self.limit, self._metric = original, kind, base, limit, metric
         self.samples = samples
@@ -101,10 +138,25 @@ class Comparison:
         self._expected: list[list[np.ndarray]] = []
         self._reference: Runner | None = None
         self._chosen = chosen_indices(original)
-        self._allowed, self.stepless = stepless, False
+        self._scored = self._scores() if few and metric is None else []
+        self._allowed, self.stepless, self.few = stepless, False, few
 
-    def errors(self, converted: ModelProto, types: Mapping[str, int] | None = None) -> list[OutputError]:
-        """The largest error of each output, worst first; `types` as in `rounded`. Raises Unrunnable."""
+    def _scores(self) -> list[_Scored]:
+        found = []
+        for name, node in scored_outputs(Model(self.original, self.base)).items():
+            if node.inputs[0] is not None and name in self._names:
+                axis = (node.attr("axis") or -1) if node.key == "Softmax" else None
+                found.append(_Scored(self._names.index(name), node.inputs[0].name, axis))
+        return found
+
+    def errors(
+        self, converted: ModelProto, types: Mapping[str, int] | None = None, *, most: int | None = None
+    ) -> list[OutputError]:
+        """The largest error of each output, worst first. Raises Unrunnable.
+
+        types  as in `rounded`
+        most   on so many of the samples, without quantiles and cosines
+        """
         standard = Standard(
             self.original,
             converted,
@@ -116,35 +168,86 @@ class Comparison:
         )
         if standard.stepless != self.stepless:
             self.stepless, self._expected, self._reference = standard.stepless, [], None
-        after = Runner(standard.evaluated, self.base, threads=THREADS)
+        made = {name for node in standard.evaluated.graph.node for name in node.output}
+        self._short: set[str] = set()
+        self._scored = [s for s in self._scored if s.logits in made]
+        after = Runner(self._with_logits(standard.evaluated), self.base, threads=THREADS)
         worst: dict[str, OutputError] = {}
-        for turn, feeds in enumerate(self.samples):
+        sizes: dict[str, list[tuple[float, float]]] = {}
+        for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             expected = self._original(turn, standard, feeds)
             given = after.run(fed(standard.evaluated, feeds))
-            for found in self._errors_of(Trial(standard, self.kind, feeds, expected), given):
-                known = worst.get(found.output)
-                if known is None or _rank(found) > _rank(known):
-                    worst[found.output] = found
-        return sorted(worst.values(), key=_rank, reverse=True)
+            named = zip(self._names, expected, strict=False)
+            self._short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
+            for error in self._errors_of(Trial(standard, self.kind, feeds, expected, most is not None), given):
+                sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
+                known = worst.get(error.output)
+                if known is None or _rank(error) > _rank(known):
+                    worst[error.output] = error
+        found = [self._doubted(e, sizes[e.output]) for e in worst.values()]
+        return sorted(found, key=_rank, reverse=True)
+
+    def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
+        """The error of an output of few numbers, such as logits, doubted where few inputs give it: they may nearly
+        cancel on another, and their error be that of the worst.
+
+        sizes  the largest difference and the largest number of each sample
+        """
+        gap, smallest = max(gap for gap, _ in sizes), min(largest for _, largest in sizes)
+        alike = smallest * SCALES >= max(largest for _, largest in sizes) > 0
+        if not self.few or error.output not in self._short or not alike or not math.isfinite(gap):
+            return error
+        return self._guarded(error, max(error.doubt, NEARER * gap / smallest))
+
+    def _with_logits(self, model: ModelProto) -> ModelProto:
+        """The model with what makes scores among its outputs."""
+        names = {s.logits for s in self._scored} - set(self._names)
+        if not names:
+            return model
+        copy = copied(model)
+        copy.graph.output.extend(ValueInfoProto(name=name) for name in sorted(names))
+        return copy
 
     def _original(self, turn: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
         """The original's outputs for the sample with that index."""
         if turn < len(self._expected):
             return self._expected[turn]
         if self._reference is None:
-            self._reference = Runner(standard.reference, self.base, threads=THREADS)
+            self._reference = Runner(self._with_logits(standard.reference), self.base, threads=THREADS)
         made = self._reference.run(fed(standard.reference, feeds))
         if turn < MOST_KEPT:
             self._expected.append(made)
         return made
 
-    def _errors_of(self, trial: Trial, given: Sequence[np.ndarray]) -> list[OutputError]:
+    def _errors_of(self, trial: Trial, given: Sequence[np.ndarray]) -> Iterator[OutputError]:
         if self._metric is None:
-            return [_error(trial, index, name, given[index]) for index, name in enumerate(self._names)]
-        expected, found = (dict(zip(self._names, arrays, strict=True)) for arrays in (trial.expected, given))
+            doubts = self._doubts(given, trial.expected)
+            for index, name in enumerate(self._names):
+                yield self._guarded(_error(trial, index, name, given[index]), doubts.get(index, 0.0))
+            return
+        expected, found = (dict(zip(self._names, arrays, strict=False)) for arrays in (trial.expected, given))
         value = score(self._metric, trial.feeds, expected, found)
         why = "" if value <= self.limit else f"the score {value:g} is above the tolerance {self.limit:g}"
-        return [OutputError(getattr(self._metric, "__name__", "metric"), self.kind, value, 0.0, why=why)]
+        yield OutputError(getattr(self._metric, "__name__", "metric"), self.kind, value, 0.0, why=why)
+
+    def _doubts(self, given: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> dict[int, float]:
+        """The doubt about each output of scores, by its index."""
+        names = [*self._names, *sorted({s.logits for s in self._scored} - set(self._names))]
+        return {s.index: s.doubt(*(side[names.index(s.logits)] for side in (given, expected))) for s in self._scored}
+
+    def _guarded(self, error: OutputError, doubt: float) -> OutputError:
+        """The error of an output, with what guessed inputs leave open."""
+        error = replace(error, doubt=doubt)
+        if not self.few or self.kind != "guessed" or error.why or error.excuse:
+            return error
+        if error.relative > GUESSED_PART * self.limit:
+            part = f"{GUESSED_PART:g} of the tolerance {self.limit:g}, as far as guessed inputs may go"
+            return replace(error, why=f"the error {error_text(error.relative)} is above {part}")
+        if doubt > self.limit:
+            return replace(
+                error, why=f"on other inputs it may be {error_text(doubt)}, above the tolerance {self.limit:g}"
+            )
+        return error
 
 
 def score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
@@ -157,7 +260,7 @@ def score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
 
 
 def _rank(error: OutputError) -> tuple[bool, float]:
-    return not error.ok, error.relative
+    return not error.ok, max(error.relative, error.doubt)
 
 
 def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputError:
@@ -170,7 +273,7 @@ def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputErro
             share = float((given != expected).mean())
         largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0)) if expected.dtype.kind in "iub" else 0.0
         return OutputError(name, trial.kind, share, largest, why=found.why, excuse=found.excuse)
-    error: Error = error_of(given, expected)
+    error = trial.measured.get(index) or error_of(given, expected, quick=trial.quick)
     if found.excuse:
         error = error._replace(relative=found.error)
     return OutputError(

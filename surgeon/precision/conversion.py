@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.run import TRAINED
-from surgeon.precision.comparison import MOST_KEPT, Comparison, Metric, OutputError
+from surgeon.precision.comparison import GUESSED_PART, MOST_KEPT, Comparison, Metric, OutputError
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
@@ -59,23 +59,25 @@ from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
-from surgeon.precision.search import Search
-from surgeon.precision.standard import LIMIT
+from surgeon.precision.search import PARTS, Search
+from surgeon.precision.standard import LIMIT, TIMES_THE_ROUNDING
+from surgeon.precision.steps import moved_by_rounding
 from surgeon.report import Progress, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The islands are chosen for a part of the tolerance, because other inputs have other errors: the first of these, and
-# the second where that leaves nothing in half precision. Where the error on the other inputs is above the tolerance,
-# half of the part is next.
-AIMS = (0.6, 0.9)
+# The islands are chosen for a part of the tolerance, because other inputs have other errors: the second of these, or
+# the first where few inputs choose them, and the next where that leaves nothing in half precision. Where the error on
+# the other inputs is above the tolerance, half of the part is next.
+AIMS = (0.3, 0.6, 0.9)
 LOWEST_AIM = 0.2
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
 SECONDS = 12.0  # that a search may take at about the speed below
-FEWEST, MOST = 14, 96  # measurements
+FEWEST, MOST = 8, 96  # measurements
+FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly
 KERNEL = 8192  # bytes in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 MEASURED = "the error is above the tolerance without it"
@@ -229,12 +231,15 @@ def convert(
     islands: Mapping[Node, str] = {}
     if verify and len(samples):
         try:
-            against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric)
-            compare = [against(part) for part in (samples.part(0, 2, MOST_KEPT), held)]
+            few = feeds is None or len(feeds) == 1
+            against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
+            most = FEW_SAMPLES if _budget(ranges, conversion.index) <= FEWEST else MOST_KEPT
+            compare = [against(part) for part in (samples.part(0, 2, most), held)]
             islands = conversion.choose(compare, ranges, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless:
-                result.inputs.append(_with_steps(conversion.errors(against(held, stepless=False), islands)[0]))
+                worst = conversion.errors(against(held, stepless=False), islands)[0]
+                _note_steps(worst, moved_by_rounding(reference, held, base), result)
         except Unrunnable as error:
             result.not_compared = _why_not_run(error)
     plan, emitter, converted = conversion.written(conversion.planners[0], islands)
@@ -289,13 +294,21 @@ def _samples(
     return Samples.of(found.samples), "guessed", found.known
 
 
-def _with_steps(worst: OutputError) -> str:
-    """A sentence on the steps of the quantizers, and on how far an output is from the original's with them."""
-    return (
+def _note_steps(worst: OutputError, own: float, result: PrecisionResult) -> None:
+    """Say how far an output is from the original's with the steps of the quantizers; it fails if that is more than they
+    explain.
+
+    own  how far rounding the inputs alone moves the original's outputs, with the steps
+    """
+    result.inputs.append(
         "the quantizers without their steps, since a number near the border of two steps goes to the one or the other "
         f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
-        f"number (99 % of its numbers by at most {error_text(worst.quantile)})"
+        f"number (99 % of its numbers by at most {error_text(worst.quantile)}), and rounding the inputs alone moves an "
+        f"output of the original by {error_text(own)}"
     )
+    if worst.relative > max(result.tolerance, TIMES_THE_ROUNDING * own):
+        why = f"with the quantizers' steps the error {error_text(worst.relative)} is above the tolerance"
+        result.errors = [replace(worst, why=f"{why} {result.tolerance:g}"), *result.errors]
 
 
 def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
@@ -371,17 +384,18 @@ class _Conversion:
         compare  on the inputs by which they are chosen, and on those on which the error is measured
         """
         known: dict[frozenset[Node], float] = {}
+        roughly: dict[frozenset[Node], float] = {}
         best: Mapping[Node, str] = {}
         budget = _budget(ranges, self.index)
-        aims = [AIMS[0]]
+        aims = [self._first_aim(compare[0], known, result)]
         while aims:
             aim = aims.pop()
-            found = self._search(compare[0], aim * result.tolerance, known, ranges, budget, result, progress)
+            found = self._search(compare[0], aim * result.tolerance, known, roughly, ranges, budget, result, progress)
             if self._is_useless(found):
-                aims = [AIMS[1]] if aim == AIMS[0] else []
+                aims = [larger for larger in AIMS if larger > aim][:1]
                 continue
             errors = self.errors(compare[1], found)
-            if not result.errors or errors[0].relative < result.errors[0].relative:
+            if not result.errors or _score(errors[0]) < _score(result.errors[0]):
                 best, result.errors = found, errors
             if max((_score(e) for e in errors), default=0.0) <= COMFORT * result.tolerance:
                 return best
@@ -392,6 +406,15 @@ class _Conversion:
             result.errors = self.errors(compare[1], best)
         result.warnings.append(self._why_refused(best, result))
         return best
+
+    def _first_aim(self, comparison: Comparison, known: dict[frozenset[Node], float], result: PrecisionResult) -> float:
+        """The part of the tolerance for which islands are chosen at first: a small one where few inputs choose them,
+        and some are needed."""
+        if not comparison.few:
+            return AIMS[1]
+        errors = self.errors(comparison, {}, most=MOST_KEPT)
+        known[frozenset()] = max((_score(e) for e in errors), default=0.0)
+        return AIMS[0] if known[frozenset()] > AIMS[1] * result.tolerance else AIMS[1]
 
     def _is_useless(self, islands: Mapping[Node, str]) -> bool:
         """Whether the search left no product in half precision, where there was one."""
@@ -422,6 +445,7 @@ class _Conversion:
         comparison: Comparison,
         aim: float,
         known: dict[frozenset[Node], float],
+        roughly: dict[frozenset[Node], float],
         ranges: Ranges | None,
         budget: int,
         result: PrecisionResult,
@@ -437,14 +461,24 @@ class _Conversion:
 
         def score(nodes: frozenset[Node]) -> float:
             if nodes not in known:
-                errors = self.errors(comparison, reasons(nodes))
+                errors = self.errors(comparison, reasons(nodes), most=MOST_KEPT)
                 known[nodes] = max((_score(e) for e in errors), default=0.0)
             return known[nodes] / aim
+
+        def rough(nodes: frozenset[Node]) -> float:
+            if nodes not in roughly:
+                errors = self.errors(comparison, reasons(nodes), most=1)
+                roughly[nodes] = max((_score(e) for e in errors), default=0.0)
+            return roughly[nodes] / aim
 
         def cost(nodes: frozenset[Node]) -> float:
             return _cost(lean.settled(reasons(nodes)), ranges)
 
-        search: Search[Node] = Search(score, cost, budget=budget, progress=progress)
+        price = 1 / max(1, len(comparison.samples))
+        parts = PARTS if budget > FEWEST else PARTS // 2
+        search: Search[Node] = Search(
+            score, cost, budget=budget, rough=rough, price=price, parts=parts, progress=progress
+        )
         begun = frozenset(n for n in items if n.label in self.start)
         starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
         found = search.cheapest(items, starts)
@@ -453,9 +487,11 @@ class _Conversion:
             result.warnings.append(f"{search.stopped}; what stays in fp32 may be more than is needed")
         return reasons(found)
 
-    def errors(self, comparison: Comparison, islands: Mapping[Node, str]) -> list[OutputError]:
-        """The errors of the outputs with some nodes in fp32, worst first."""
-        return comparison.errors(*self._converted(islands))
+    def errors(
+        self, comparison: Comparison, islands: Mapping[Node, str], *, most: int | None = None
+    ) -> list[OutputError]:
+        """The errors of the outputs with some nodes in fp32, worst first; `most` as of a Comparison."""
+        return comparison.errors(*self._converted(islands), most=most)
 
     def _converted(self, islands: Mapping[Node, str]) -> tuple[ModelProto, dict[str, int]]:
         """The model with some nodes in fp32, and the types of its tensors of 16 bits."""
@@ -464,10 +500,15 @@ class _Conversion:
 
 
 def _score(error: OutputError) -> float:
-    """The error of an output: 0 where it is equal by more than that, and 1 where integers differ."""
+    """The error of an output: 0 where it is equal by more than that, and 1 where integers differ.
+
+    On guessed inputs it counts for more, and on few inputs a doubt about scores counts too.
+    """
     if error.excuse:
         return 0.0
-    return error.relative if error.ok or error.relative > LIMIT else 1.0
+    if error.inputs == "guessed":
+        return max(error.relative / GUESSED_PART, error.doubt)
+    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.doubt)
 
 
 def _cost(plan: Plan, ranges: Ranges | None) -> float:

@@ -3,12 +3,14 @@
 An image input has 3 or 1 channels and two large dimensions: its numbers are those of a photograph, from 0 to 1 and
 normalized, or from 0 to 255 where the model divides them itself. Integers that a Gather reads as rows of a table are
 below the number of rows. Masks are true, except at the end. Lengths are the length of the longest input. A waveform has
-numbers from -1 to 1. Any other input gets standard normal numbers, and is not `known`.
+numbers from -1 to 1, those of speech. Up to four numbers are from 0 to 1. Any other input gets random numbers, and is
+not `known`. `drawing` draws them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -23,12 +25,11 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Unrunnable
+from surgeon.precision.drawing import features, image, waveform
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
 from surgeon.proof.usual_sizes import (
-    CHANNELS,
-    LARGE,
     Role,
     different,
     farthest,
@@ -42,10 +43,9 @@ from surgeon.proof.whole import whole_pair
 from surgeon.targets.tables import SHAPE_INPUTS
 
 SAMPLES = 6  # every second one is what the error of a conversion is measured on, the others choose what stays fp32
-STROKES = 60
 LONG = 400  # samples of a waveform at least
 BYTE = 32.0  # numbers by which a model divides or shifts pixels from 0 to 255 are larger
-WAVES = (0.013, 0.07, 0.31)  # of a waveform, in radians a sample
+FEW_NUMBERS = 4
 SIDE, TOKENS = 128, 64  # what a size is taken to be: the height and width of an image, and the length of a text
 Range: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]  # the smallest, usual and largest shape
 Draw = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]  # random numbers, a shape, the sample's number
@@ -195,6 +195,8 @@ def _samples(pair: ModelPair, sized: Sequence[SizedInput], below: int, guesses: 
         _, feeds = next(valid_feeds(pair.before, sized, seed=turn, below=below, kinds=("random",)))
         for name, elem, shape in sized:
             guess = guesses.get(name)
+            if guess is None and elem in FLOATS and len(shape) > 1:
+                feeds[name] = features(rng, shape, turn).astype(feeds[name].dtype)
             if guess is not None:
                 array = np.full(shape, longest) if guess is LENGTH else guess.draw(rng, shape, turn)
                 feeds[name] = np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(elem)).reshape(shape)
@@ -231,20 +233,20 @@ def _guess(model: Model, value: Value) -> Guess | None:
     elem, shape, name = model.dtype(value), model.shape(value), value.name.lower()
     movers = MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}
     nodes = [node for node, _ in readers([value], lambda node: node.op in movers)]
+    rows = [r for r in (_rows(model, n, value) for n in nodes) if r]
+    if rows and elem in FLOATS | {TensorProto.INT64, TensorProto.INT32}:
+        return _ids(min(rows))
     if elem in FLOATS or elem == TensorProto.UINT8:
         if shape is not None and is_image(shape):
             is_bytes = elem == TensorProto.UINT8 or any(_scales_bytes(model, n) for n in nodes)
             return BYTES if is_bytes else PHOTO
         if elem in FLOATS and shape is not None and _is_waveform(shape) and "feat" not in name:
             return WAVEFORM
-        return None
+        return FEW if elem in FLOATS and shape is not None and _is_few(shape) else None
     if elem == TensorProto.BOOL or "mask" in name:
         return MASK
     if elem not in (TensorProto.INT64, TensorProto.INT32):
         return None
-    rows = [r for r in (_rows(model, n, value) for n in nodes) if r]
-    if rows:
-        return _ids(min(rows))
     if _is_short(shape) and _is_size(model, value):
         return LENGTH if "len" in name else SIZE
     known = [n for n in (_compared_number(model, n) for n in nodes) if n is not None]
@@ -283,6 +285,11 @@ def _is_short(shape: Shape | None) -> bool:
     return shape is not None and len(shape) < 2
 
 
+def _is_few(shape: Shape) -> bool:
+    """Whether a tensor holds a number, or a few of them."""
+    return len(shape) < 2 and math.prod(d if isinstance(d, int) else 1 for d in shape) <= FEW_NUMBERS
+
+
 def _is_size(model: Model, value: Value) -> bool:
     """Whether sizes are computed of a tensor, in numbers and vectors."""
     todo, seen = [value], {value}
@@ -309,38 +316,9 @@ def _compared_number(model: Model, node: Node) -> int | None:
 # ---- how it is drawn -------------------------------------------------------------------------------------------------
 
 
-def _photograph(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers from 0 to 1, alike among neighbours as in a photograph, with sharp strokes as in a printed page."""
-    last = shape[-1] in CHANNELS and shape[-2] >= LARGE
-    height, width = (shape[-3], shape[-2]) if last else (shape[-2], shape[-1])
-    rest = tuple(shape[:-3]) + (shape[-1] if last else shape[-3],)
-    found, scale, step = np.zeros((*rest, height, width)), 1.0, max(height, width)
-    while step >= 1:
-        noise = rng.random((*rest, -(-height // step), -(-width // step)))
-        found += scale * noise.repeat(step, -2).repeat(step, -1)[..., :height, :width]
-        scale, step = scale * 0.6, step // 2
-    found -= found.min()
-    found /= found.max() or 1.0
-    for _ in range(STROKES):  # edges, bars and letters
-        tall, wide = (int(rng.integers(1, max(2, size // 3))) for size in (height, width))
-        top, left = (int(rng.integers(0, size)) for size in (height, width))
-        place = (..., slice(top, top + (tall if rng.random() < 0.5 else 2)), slice(left, left + wide))
-        found[place] = rng.random()
-    return np.moveaxis(found, -3, -1) if last else found
-
-
 def _photo(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
-    image = _photograph(rng, shape)
-    return (image, (image - 0.45) / 0.225, 2 * image - 1)[turn // 2 % 3]  # of every two samples one chooses
-
-
-def _waveform(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
-    length = max(shape)
-    tones = sum(np.sin(w * (turn + 1) * np.arange(length) + rng.random() * 6) for w in WAVES)
-    wave: np.ndarray = 0.2 * tones * np.hanning(length)
-    found = wave.reshape([length if d == length else 1 for d in shape]) + 0.01 * rng.standard_normal(shape)
-    loudness = (np.ones(length), np.full(length, 0.02), np.arange(length) < length // 2)[turn // 2 % 3]
-    return found * loudness.reshape([length if d == length else 1 for d in shape])  # loud, quiet, with silence
+    found = image(rng, shape, turn)
+    return (found, (found - 0.45) / 0.225, 2 * found - 1)[turn // 2 % 3]  # of every two samples one chooses
 
 
 def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
@@ -351,7 +329,11 @@ def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.nda
 
 
 def _ids(rows: int) -> Guess:
-    return Guess(f"row numbers of a table of {rows}", lambda rng, shape, turn: rng.integers(0, rows, shape))
+    def draw(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
+        found = rng.integers(0, rows, shape)
+        return found if turn // 2 % 3 < 2 else found * _mask(rng, shape, 2).astype(int)  # and 0 at the end
+
+    return Guess(f"row numbers of a table of {rows}", draw)
 
 
 def _one_number(number: int) -> Guess:
@@ -359,8 +341,9 @@ def _one_number(number: int) -> Guess:
 
 
 PHOTO = Guess("an image, from 0 to 1 and normalized", _photo)
-BYTES = Guess("an image, from 0 to 255", lambda rng, shape, turn: np.round(255 * _photograph(rng, shape)))
-WAVEFORM = Guess("a waveform, from -1 to 1", _waveform)
+BYTES = Guess("an image, from 0 to 255", lambda rng, shape, turn: np.round(255 * image(rng, shape, turn)))
+WAVEFORM = Guess("a waveform, from -1 to 1", waveform)
 MASK = Guess("a mask, all true, and false at the end", _mask)
+FEW = Guess("a number from 0 to 1", lambda rng, shape, turn: rng.uniform(0.05, 1, shape))
 SIZE = Guess("a size", lambda rng, shape, turn: np.full(shape, SIDE if shape == (2,) else TOKENS))
 LENGTH = Guess("the length of the longest input", lambda rng, shape, turn: np.ones(shape))  # see `_samples`

@@ -139,6 +139,18 @@ def chosen_outputs(model: Model) -> set[str]:
     return {v.name for v in found if v.is_output}
 
 
+def scored_outputs(model: Model) -> dict[str, Node]:
+    """The outputs of a model that a Sigmoid or a Softmax makes, by name, each with that node."""
+    found = {}
+    for output in (v for v in model.graph.values.values() if v.is_output):
+        maker = output.producer
+        while maker is not None and maker.op in MOVES | {"Cast"} and len(maker.outputs) == 1 and maker.inputs[0]:
+            maker = maker.inputs[0].producer
+        if maker is not None and maker.key in ("Sigmoid", "Softmax") and maker.graph is model.graph:
+            found[output.name] = maker
+    return found
+
+
 def fits(degree: float) -> bool:
     """Whether a tensor of this degree is at most as large as the model's inputs, and does not shrink with them."""
     return 0.0 <= degree <= 1.0

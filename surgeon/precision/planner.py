@@ -67,6 +67,7 @@ class Planner:
         planner.classify(model.graph)
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
+        planner.report_flushed()
         self.plan, self._free = planner.plan, planner.free
         self.nodes = [n for n in planner.nodes if n not in self.plan.fixed]
 
@@ -97,6 +98,7 @@ class _Planner:
     nodes    what computes with floats, inputs first
     free     those of them that are neither heavy nor bound to a type
     ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
+    flushed  weights of which numbers become 0: the name, how many do, how many there are, the largest that does
     """
 
     plan: Plan
@@ -111,6 +113,7 @@ class _Planner:
     nodes: list[Node] = field(default_factory=list)
     free: list[Node] = field(default_factory=list)
     ranked: Collection[Node] = ()
+    flushed: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     @property
     def model(self) -> Model:
@@ -316,15 +319,22 @@ class _Planner:
         return ""
 
     def _note_flushed(self, value: Value, array: np.ndarray) -> None:
-        """Name weights that become 0."""
+        """Note weights that become 0."""
         if array.size < 2 or array.dtype != np.float32:
             return
         zeros = flushed(array, self.low)
         if zeros.size:
-            lost, largest = float(np.abs(zeros).max()), float(np.abs(array).max())
+            self.flushed.append((value.name, zeros.size, array.size, float(np.abs(zeros).max())))
+
+    def report_flushed(self) -> None:
+        """Warn of the weights that become 0, in one sentence."""
+        if self.flushed:
+            name = self.flushed[0][0]
+            named = f"'{name}'" if len(self.flushed) == 1 else f"'{name}' and {len(self.flushed) - 1} more weights"
+            zeros, numbers = sum(row[1] for row in self.flushed), sum(row[2] for row in self.flushed)
+            lost = max(row[3] for row in self.flushed)
             self.plan.warnings.append(
-                f"'{value.name}': {zeros.size} of {array.size} numbers, up to {lost:.1g}, become 0 in {self.low.name}; "
-                f"the largest is {largest:.2g}"
+                f"{named}: {zeros} of {numbers} numbers, up to {lost:.1g}, become 0 in {self.low.name}"
             )
 
     def _measured(self, facts: _Facts) -> str:

@@ -1,13 +1,18 @@
 """A search by measuring: the cheapest set of items that is enough, found with few measurements.
 
 `Search` knows nothing of models. Its items are in an order in which neighbours belong together, such as the nodes of a
-graph, inputs first. A set is enough if its score is at most 1. A larger set should not have a larger score; if it does,
-the set that is found may not be the smallest. Measurements are stored. When the budget is spent or the user stops the
-search, the best set so far is the answer.
+graph, inputs first. A set is enough if its score is at most 1.
+
+What an item that is not in the set adds to the score is taken to be independent of the others, as rounding errors are:
+squares add up. So runs of neighbours are left out of the set of all items one at a time, roughly measured, and those
+that add least for what they cost are left out together, as many as the sum allows. Then the runs that stay are halved,
+and so on, and in the end what is not needed is removed. Every set that is taken was measured as a whole. Measurements
+are stored. When the budget is spent or the user stops the search, the best set so far is the answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -17,7 +22,9 @@ T = TypeVar("T")
 Items = frozenset[T]
 
 
-PARTS = 16  # a run of neighbours begins and ends at a 16th of the items
+PARTS = 16
+TRIES = 5  # sums that are measured for one division into runs
+CLOSE = 0.9  # of what is allowed: a sum that is tried
 
 
 class _SpentError(Exception):
@@ -29,7 +36,10 @@ class Search(Generic[T]):
 
     score     measures a set; at most 1 is enough
     cost      what a set costs; called often, so it must be quick
-    budget    how many sets may be measured
+    budget    what may be spent: a measurement costs 1
+    rough     measures a set roughly, for less; score where there is none
+    price     of a rough measurement
+    parts     how many runs of neighbours there are at first
     known     scores of sets that were measured before; new ones are added
     measured  how many sets were measured by this search
     stopped   why it ended early; empty where it did not
@@ -40,13 +50,18 @@ class Search(Generic[T]):
         score: Callable[[Items[T]], float],
         cost: Callable[[Items[T]], float],
         *,
-        budget: int,
+        budget: float,
+        rough: Callable[[Items[T]], float] | None = None,
+        price: float = 1.0,
+        parts: int = PARTS,
         known: dict[Items[T], float] | None = None,
         progress: Progress = lambda phase, done, total: None,
     ) -> None:
         self._score, self._cost, self._progress = score, cost, progress
-        self.budget, self.measured, self.stopped = budget, 0, ""
+        self._rough, self._price, self._parts = rough, price, parts
+        self.budget, self.spent, self.measured, self.stopped = budget, 0.0, 0, ""
         self.known: dict[Items[T], float] = {} if known is None else known
+        self._roughly: dict[Items[T], float] = {}
         self._best: Items[T] | None = None
 
     def cheapest(self, items: Sequence[T], starts: Iterable[Items[T]] = ()) -> Items[T]:
@@ -56,8 +71,8 @@ class Search(Generic[T]):
         """
         self._best = None
         try:
-            found = next((s for s in starts if self._is_enough(s)), None)
-            self._shrink(items, self._interval(items) if found is None else found)
+            found = next((s for s in (*starts, frozenset()) if self._is_enough(s)), None)
+            self._shrink(items, self._divided(items) if found is None else found)
         except _SpentError:
             self.stopped = f"the search ended after {self.measured} measurements"
         except KeyboardInterrupt:
@@ -65,31 +80,75 @@ class Search(Generic[T]):
         return frozenset(items) if self._best is None else self._best
 
     def _is_enough(self, chosen: Items[T]) -> bool:
-        if chosen not in self.known:
-            if self.measured >= self.budget:
-                raise _SpentError
-            self._progress("searching", self.measured, self.budget)
-            self.measured += 1
-            self.known[chosen] = self._score(chosen)
-        if not self.known[chosen] <= 1:
-            return False
-        if self._best is None or self._cost(chosen) < self._cost(self._best):
-            self._best = chosen
-        return True
+        return self._measured(chosen) <= 1
 
-    def _interval(self, items: Sequence[T]) -> Items[T]:
-        """The shortest run of neighbours that is enough, in steps of a PARTS-th: its end by halving, then its start."""
-        cuts = [len(items) * k // PARTS for k in range(PARTS + 1)]
-        low, end = 0, PARTS
-        while low < end:
-            middle = (low + end) // 2
-            low, end = (low, middle) if self._is_enough(frozenset(items[: cuts[middle]])) else (middle + 1, end)
-        start, high = 0, end
-        while start < high:
-            middle = (start + high + 1) // 2
-            run = frozenset(items[cuts[middle] : cuts[end]])
-            start, high = (middle, high) if self._is_enough(run) else (start, middle - 1)
-        return frozenset(items[cuts[start] : cuts[end]])
+    def _measured(self, chosen: Items[T]) -> float:
+        if chosen not in self.known:
+            self._spend(1.0)
+            self.known[chosen] = self._score(chosen)
+        if self.known[chosen] <= 1 and (self._best is None or self._cost(chosen) < self._cost(self._best)):
+            self._best = chosen
+        return self.known[chosen]
+
+    def _spend(self, price: float) -> None:
+        if self.spent + price > self.budget:
+            raise _SpentError
+        self._progress("searching", int(self.spent), int(self.budget))
+        self.spent += price
+        self.measured += 1
+
+    def _added(self, everything: Items[T], run: Items[T]) -> float:
+        """The score that a run adds which alone is left out, roughly."""
+        others = everything - run
+        if self._rough is None or others in self.known:
+            return self._measured(others)
+        if run not in self._roughly:
+            self._spend(self._price)
+            self._roughly[run] = self._rough(others)
+        return self._roughly[run]
+
+    def _divided(self, items: Sequence[T]) -> Items[T]:
+        """What stays where the runs that add little are left out, and those that stay are halved, and so on."""
+        everything, parts = frozenset(items), min(self._parts, len(items))
+        cuts = [len(items) * k // parts for k in range(parts + 1)] if parts else []
+        runs = [tuple(items[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        kept = runs
+        while kept:
+            kept = self._kept(everything, runs)
+            if all(len(run) == 1 for run in kept):
+                break
+            halved = [half for run in kept for half in (run[: len(run) // 2], run[len(run) // 2 :]) if half]
+            runs = [run for run in runs if run not in kept] + halved
+        found = everything if self._best is None else self._best
+        closed = self._closed(items, found)
+        return closed if self._is_enough(closed) else found
+
+    def _closed(self, items: Sequence[T], chosen: Items[T]) -> Items[T]:
+        """The set with the gaps between its items filled that cost less filled."""
+        at = [k for k, item in enumerate(items) if item in chosen]
+        for last, following in zip(at, at[1:], strict=False):
+            filled = chosen | frozenset(items[last + 1 : following])
+            if following > last + 1 and self._cost(filled) < self._cost(chosen):
+                chosen = filled
+        return chosen
+
+    def _kept(self, everything: Items[T], runs: Sequence[tuple[T, ...]]) -> list[tuple[T, ...]]:
+        """The runs that stay in the set: it is the best of those that are enough, else all."""
+        added = {run: self._added(everything, frozenset(run)) for run in runs}
+        nothing = self._cost(frozenset())
+        saved = {run: self._cost(frozenset(run)) - nothing for run in runs}
+        order = sorted(runs, key=lambda run: (added[run] ** 2 / max(saved[run], 1e-9), -len(run)))
+        added_in_order = [added[run] for run in order]
+        low, high, count = 0, len(order) + 1, _within(CLOSE, added_in_order)  # of those left out
+        for _ in range(TRIES):
+            enough = self._is_enough(frozenset(item for run in order[count:] for item in run))
+            low, high = (count, high) if enough else (low, count)
+            if high - low < 2:
+                break
+            middle = math.hypot(*added_in_order[:low], *added_in_order[:high]) / math.sqrt(2)
+            count = min(max(_within(middle, added_in_order), low + 1), high - 1)
+        kept = order[low:]
+        return kept
 
     def _shrink(self, items: Sequence[T], found: Items[T]) -> None:
         """Remove from a set what it does not need: halves first, then quarters, and so on."""
@@ -104,3 +163,13 @@ class Search(Generic[T]):
             if size == 1:
                 return
             parts *= 2
+
+
+def _within(limit: float, added: Sequence[float]) -> int:
+    """How many of the first scores add up to at most a limit."""
+    total = 0.0
+    for count, score in enumerate(added):
+        total += score * score if math.isfinite(score) else math.inf
+        if not total <= limit * limit:
+            return count
+    return len(added)
