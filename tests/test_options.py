@@ -205,8 +205,8 @@ def test_each_help_fits_a_terminal_and_ends_with_examples(monkeypatch: pytest.Mo
     shown = commands()["rewrite"].format_help()
     titles = re.findall(r"^([a-z0-9 ]+):$", shown, re.MULTILINE)
     assert titles == [
-        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "int8", "data", "output",
-        "general", "exit status", "examples",
+        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "int8", "tuning", "data",
+        "output", "general", "exit status", "examples",
     ]  # fmt: skip
 
 

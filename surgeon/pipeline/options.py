@@ -125,9 +125,9 @@ class RewriteOptions(CheckOptions):
     keep_fp32: Iterable[str] = option((), Words(), "precision",
         "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
     io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
-    tune: bool = option(False, Flag(), "precision", "try rewrites on engines of TensorRT-RTX, without a GPU, and keep "
+    tune: bool = option(False, Flag(), "tuning", "try rewrites on engines of TensorRT-RTX, without a GPU, and keep "
         "those with which fewer bytes are moved")
-    tune_seconds: float | None = option(None, Number(float), "precision", "with --tune: how long; default 300",
+    tune_seconds: float | None = option(None, Number(float), "tuning", "with --tune: how long; default 300",
         metavar="S")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert unsupported types (float64 to fp32, ...); reports the error")
