@@ -19,6 +19,7 @@ from surgeon.ir.run import Runner
 from surgeon.pipeline.placement import HEAVIER, Traffic, layers
 
 RNG = np.random.default_rng(0)
+NOISE = [{"x": np.random.default_rng(1).normal(0, 1, (1, 32, 8, 8)).astype(np.float32)}]
 WHOLE = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1,32,8,8] x) => (float[1,32,8,8] y) <float s = {0.05}, float t = {0.81}, uint8 z = {120}, uint8 low = {0},
     float ws = {0.01}, int8 none = {0}, float bs = {0.0005}, int32 zero = {0}> {
@@ -72,7 +73,7 @@ def test_no_pair_between_a_layer_and_its_activation() -> None:
         qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)""",
         far=np.float32(30),
     )
-    result = repaired(model)
+    result = repaired(model, data=NOISE)
     assert quantized(result) == ["LeakyRelu", "input"]
     assert "2 of 2 layers with weights compute in int8" in result.report.warnings[0]
 
@@ -139,7 +140,7 @@ def test_the_inputs_of_a_concat_have_one_scale() -> None:
         v=RNG.integers(-127, 128, (32, 64, 1, 1)).astype(np.int8),
         far=np.float32(30),
     )
-    result = repaired(model)
+    result = repaired(model, data=NOISE)
     assert quantized(result) == ["Conv", "LeakyRelu", "input"]
     held = {t.name: float(numpy_helper.to_array(t)) for t in result.model.graph.initializer if not t.dims}
     made = producers(result)
