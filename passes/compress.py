@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from surgeon import attr, const, dims, op, require, rule, var
+from surgeon import Builder, Value, attr, const, dims, op, require, rule, var
 from surgeon.ir.operators import REDUCES
 
 x, condition = var("x"), const("condition")
@@ -40,5 +40,5 @@ def found(b, x, computed, axis=None):
     return b.Gather(_whole(b, x, axis), places, axis=axis or 0)
 
 
-def _whole(b, x, axis):
+def _whole(b: Builder, x: Value, axis: int | None) -> Value:
     return b.Reshape(x, np.asarray([-1], np.int64)) if axis is None else x
