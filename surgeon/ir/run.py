@@ -146,7 +146,7 @@ def may_not_end(model: ModelProto) -> bool:
 
 
 def _is_large(tensor: TensorProto) -> bool:
-    """Whether it is a number of iterations after which nobody waits for a Loop's end."""
+    """Whether it is a number of iterations too many to wait for a Loop's end."""
     is_number = tensor.data_type == TensorProto.INT64 and math.prod(tensor.dims) == 1 and not tensor.external_data
     return is_number and int(numpy_helper.to_array(tensor).item()) > MOST_ITERATIONS
 

@@ -1,4 +1,4 @@
-"""Counts, sums and positions that a rewritten window carries in a type that does not hold them all.
+"""Counts, sums and positions that a rewritten window keeps in a type that does not hold them all.
 
 They grow with the sizes of the inputs, and the size at which they no longer fit is often too large to be run. So they
 are bounded: a position is below its dimension, a sum at most as large as its terms times their number. A symbolic
