@@ -24,6 +24,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.report import error_text
 
 GUESSED_PART = 0.6  # of the tolerance that an error on guessed inputs may reach, since it may be larger on others
+DOUBTED = 4.0  # times the tolerance: a doubt is about inputs that may not occur, and at its limit keeps little in fp16
 NEARER = 2.0  # as small as on these inputs an output may be on others, by this
 SCALES = 4.0  # where the largest numbers of samples differ by more, so do the inputs
 SHORT = 64  # numbers of an output that may nearly cancel all at once
@@ -243,10 +244,8 @@ class Comparison:
         if error.relative > GUESSED_PART * self.limit:
             part = f"{GUESSED_PART:g} of the tolerance {self.limit:g}, as far as guessed inputs may go"
             return replace(error, why=f"the error {error_text(error.relative)} is above {part}")
-        if doubt > self.limit:
-            return replace(
-                error, why=f"on other inputs it may be {error_text(doubt)}, above the tolerance {self.limit:g}"
-            )
+        if doubt > DOUBTED * self.limit:
+            return replace(error, why=f"on other inputs it may be {error_text(doubt)}, above {DOUBTED * self.limit:g}")
         return error
 
 
@@ -260,7 +259,7 @@ def score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
 
 
 def _rank(error: OutputError) -> tuple[bool, float]:
-    return not error.ok, max(error.relative, error.doubt)
+    return not error.ok, max(error.relative, error.doubt / DOUBTED)
 
 
 def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputError:

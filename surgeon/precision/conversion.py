@@ -49,7 +49,7 @@ from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.run import TRAINED
-from surgeon.precision.comparison import GUESSED_PART, MOST_KEPT, Comparison, Metric, OutputError
+from surgeon.precision.comparison import DOUBTED, GUESSED_PART, MOST_KEPT, Comparison, Metric, OutputError
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
@@ -507,8 +507,8 @@ def _score(error: OutputError) -> float:
     if error.excuse:
         return 0.0
     if error.inputs == "guessed":
-        return max(error.relative / GUESSED_PART, error.doubt)
-    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.doubt)
+        return max(error.relative / GUESSED_PART, error.doubt / DOUBTED)
+    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.doubt / DOUBTED)
 
 
 def _cost(plan: Plan, ranges: Ranges | None) -> float:
