@@ -24,7 +24,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.report import error_text
 
 GUESSED_PART = 0.6  # of the tolerance that an error on guessed inputs may reach, since it may be larger on others
-DOUBTED = 4.0  # times the tolerance: a doubt is about inputs that may not occur, and at its limit keeps little in fp16
+DOUBTED = 10.0  # times the tolerance: a doubt is about inputs that may not occur, and less would keep little in fp16
 NEARER = 2.0  # as small as on these inputs an output may be on others, by this
 SCALES = 4.0  # where the largest numbers of samples differ by more, so do the inputs
 SHORT = 64  # numbers of an output that may nearly cancel all at once
@@ -117,6 +117,7 @@ class Comparison:
     metric    the user's own score, instead of the error of each output
     stepless  whether quantizers are without their steps, where there are some; False: never
     few       whether the samples are guessed, or made of one: others may find more, or less
+    doubting  whether errors have doubts, where the samples are few
 
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
@@ -140,7 +141,7 @@ class Comparison:
         self._reference: Runner | None = None
         self._chosen = chosen_indices(original)
         self._scored = self._scores() if few and metric is None else []
-        self._allowed, self.stepless, self.few = stepless, False, few
+        self._allowed, self.stepless, self.few, self.doubting = stepless, False, few, few
 
     def _scores(self) -> list[_Scored]:
         found = []
@@ -196,7 +197,7 @@ class Comparison:
         """
         gap, smallest = max(gap for gap, _ in sizes), min(largest for _, largest in sizes)
         alike = smallest * SCALES >= max(largest for _, largest in sizes) > 0
-        if not self.few or error.output not in self._short or not alike or not math.isfinite(gap):
+        if not self.doubting or error.output not in self._short or not alike or not math.isfinite(gap):
             return error
         return self._guarded(error, max(error.doubt, NEARER * gap / smallest))
 
@@ -233,6 +234,8 @@ class Comparison:
 
     def _doubts(self, given: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> dict[int, float]:
         """The doubt about each output of scores, by its index."""
+        if not self.doubting:
+            return {}
         names = [*self._names, *sorted({s.logits for s in self._scored} - set(self._names))]
         return {s.index: s.doubt(*(side[names.index(s.logits)] for side in (given, expected))) for s in self._scored}
 

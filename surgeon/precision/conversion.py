@@ -382,14 +382,34 @@ class _Conversion:
         """The nodes that stay fp32 besides those of the first planner, with the error of each output in `result`.
 
         compare  on the inputs by which they are chosen, and on those on which the error is measured
+
+        Doubts about other inputs choose them where that finds a conversion. They alone refuse none.
         """
+        best: Mapping[Node, str] = {}
+        for doubting in (True, False) if compare[0].few else (False,):
+            for comparison in compare:
+                comparison.doubting = doubting
+            best = self._chosen(compare, ranges, result, progress)
+            if result.errors and all(e.ok for e in result.errors):
+                return best
+            if doubting:
+                result.errors = []
+        if not result.errors:
+            result.errors = self.errors(compare[1], best)
+        result.warnings.append(self._why_refused(best, result))
+        return best
+
+    def _chosen(
+        self, compare: Sequence[Comparison], ranges: Ranges | None, result: PrecisionResult, progress: Progress
+    ) -> Mapping[Node, str]:
         known: dict[frozenset[Node], float] = {}
         roughly: dict[frozenset[Node], float] = {}
         best: Mapping[Node, str] = {}
         budget = _budget(ranges, self.index)
-        aims = [self._first_aim(compare[0], known, result)]
-        while aims:
+        aims, tried = [self._first_aim(compare[0], known, result)], set[float]()
+        while aims and aims[-1] not in tried:
             aim = aims.pop()
+            tried.add(aim)
             found = self._search(compare[0], aim * result.tolerance, known, roughly, ranges, budget, result, progress)
             if self._is_useless(found):
                 aims = [larger for larger in AIMS if larger > aim][:1]
@@ -400,11 +420,6 @@ class _Conversion:
             if max((_score(e) for e in errors), default=0.0) <= COMFORT * result.tolerance:
                 return best
             aims, budget = ([aim / 2] if aim > LOWEST_AIM else []), budget // 2
-        if result.errors and all(e.ok for e in result.errors):
-            return best
-        if not result.errors:
-            result.errors = self.errors(compare[1], best)
-        result.warnings.append(self._why_refused(best, result))
         return best
 
     def _first_aim(self, comparison: Comparison, known: dict[frozenset[Node], float], result: PrecisionResult) -> float:
@@ -459,26 +474,17 @@ class _Conversion:
         def reasons(nodes: frozenset[Node]) -> dict[Node, str]:
             return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
 
-        def score(nodes: frozenset[Node]) -> float:
-            if nodes not in known:
-                errors = self.errors(comparison, reasons(nodes), most=MOST_KEPT)
-                known[nodes] = max((_score(e) for e in errors), default=0.0)
-            return known[nodes] / aim
-
-        def rough(nodes: frozenset[Node]) -> float:
-            if nodes not in roughly:
-                errors = self.errors(comparison, reasons(nodes), most=1)
-                roughly[nodes] = max((_score(e) for e in errors), default=0.0)
-            return roughly[nodes] / aim
+        def score(nodes: frozenset[Node], most: int = MOST_KEPT) -> float:
+            return max((_score(e) for e in self.errors(comparison, reasons(nodes), most=most)), default=0.0)
 
         def cost(nodes: frozenset[Node]) -> float:
             return _cost(lean.settled(reasons(nodes)), ranges)
 
         price = 1 / max(1, len(comparison.samples))
-        parts = PARTS if budget > FEWEST else PARTS // 2
         search: Search[Node] = Search(
-            score, cost, budget=budget, rough=rough, price=price, parts=parts, progress=progress
-        )
+            score, cost, budget=budget, enough=aim, rough=partial(score, most=1), price=price,
+            parts=min(PARTS, max(2, int(budget / 2 / price))), known=known, roughly=roughly, progress=progress,
+        )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)
         starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
         found = search.cheapest(items, starts)

@@ -1,7 +1,7 @@
 """A search by measuring: the cheapest set of items that is enough, found with few measurements.
 
 `Search` knows nothing of models. Its items are in an order in which neighbours belong together, such as the nodes of a
-graph, inputs first. A set is enough if its score is at most 1.
+graph, inputs first. A set is enough if its score is at most that which is asked for.
 
 What an item that is not in the set adds to the score is taken to be independent of the others, as rounding errors are:
 squares add up. So runs of neighbours are left out of the set of all items one at a time, roughly measured, and those
@@ -34,13 +34,15 @@ class _SpentError(Exception):
 class Search(Generic[T]):
     """The search for a set of items.
 
-    score     measures a set; at most 1 is enough
+    score     measures a set
+    enough    the largest score that is enough
     cost      what a set costs; called often, so it must be quick
     budget    what may be spent: a measurement costs 1
     rough     measures a set roughly, for less; score where there is none
     price     of a rough measurement
     parts     how many runs of neighbours there are at first
-    known     scores of sets that were measured before; new ones are added
+    known     scores of sets that were measured before, which cost nothing; new ones are added
+    roughly   the same of rough measurements
     measured  how many sets were measured by this search
     stopped   why it ended early; empty where it did not
     """
@@ -51,17 +53,19 @@ class Search(Generic[T]):
         cost: Callable[[Items[T]], float],
         *,
         budget: float,
+        enough: float = 1.0,
         rough: Callable[[Items[T]], float] | None = None,
         price: float = 1.0,
         parts: int = PARTS,
         known: dict[Items[T], float] | None = None,
+        roughly: dict[Items[T], float] | None = None,
         progress: Progress = lambda phase, done, total: None,
     ) -> None:
         self._score, self._cost, self._progress = score, cost, progress
-        self._rough, self._price, self._parts = rough, price, parts
+        self._enough, self._rough, self._price, self._parts = enough, rough, price, parts
         self.budget, self.spent, self.measured, self.stopped = budget, 0.0, 0, ""
         self.known: dict[Items[T], float] = {} if known is None else known
-        self._roughly: dict[Items[T], float] = {}
+        self._roughly: dict[Items[T], float] = {} if roughly is None else roughly
         self._best: Items[T] | None = None
 
     def cheapest(self, items: Sequence[T], starts: Iterable[Items[T]] = ()) -> Items[T]:
@@ -80,13 +84,13 @@ class Search(Generic[T]):
         return frozenset(items) if self._best is None else self._best
 
     def _is_enough(self, chosen: Items[T]) -> bool:
-        return self._measured(chosen) <= 1
+        return self._measured(chosen) <= self._enough
 
     def _measured(self, chosen: Items[T]) -> float:
         if chosen not in self.known:
             self._spend(1.0)
             self.known[chosen] = self._score(chosen)
-        if self.known[chosen] <= 1 and (self._best is None or self._cost(chosen) < self._cost(self._best)):
+        if self.known[chosen] <= self._enough and (self._best is None or self._cost(chosen) < self._cost(self._best)):
             self._best = chosen
         return self.known[chosen]
 
@@ -102,10 +106,10 @@ class Search(Generic[T]):
         others = everything - run
         if self._rough is None or others in self.known:
             return self._measured(others)
-        if run not in self._roughly:
+        if others not in self._roughly:
             self._spend(self._price)
-            self._roughly[run] = self._rough(others)
-        return self._roughly[run]
+            self._roughly[others] = self._rough(others)
+        return self._roughly[others]
 
     def _divided(self, items: Sequence[T]) -> Items[T]:
         """What stays where the runs that add little are left out, and those that stay are halved, and so on."""
@@ -139,7 +143,7 @@ class Search(Generic[T]):
         saved = {run: self._cost(frozenset(run)) - nothing for run in runs}
         order = sorted(runs, key=lambda run: (added[run] ** 2 / max(saved[run], 1e-9), -len(run)))
         added_in_order = [added[run] for run in order]
-        low, high, count = 0, len(order) + 1, _within(CLOSE, added_in_order)  # of those left out
+        low, high, count = 0, len(order) + 1, _within(CLOSE * self._enough, added_in_order)  # of those left out
         for _ in range(TRIES):
             enough = self._is_enough(frozenset(item for run in order[count:] for item in run))
             low, high = (count, high) if enough else (low, count)
