@@ -348,6 +348,7 @@ class _Conversion:
         self.target = target
         self.planners: list[Planner] = []
         self.start = frozenset(start)
+        self.stopped = ""  # why the last search ended early
 
     def plans(self, ranges: Ranges | None) -> None:
         """Make the planners. What the target does not support in half precision is fp32 in all of them."""
@@ -391,6 +392,8 @@ class _Conversion:
                 comparison.doubting = doubting
             best = self._chosen(compare, ranges, result, progress)
             if result.errors and all(e.ok for e in result.errors):
+                if self.stopped:
+                    result.warnings.append(f"{self.stopped}; what stays in fp32 may be more than is needed")
                 return best
             if doubting:
                 result.errors = []
@@ -407,7 +410,7 @@ class _Conversion:
         best: Mapping[Node, str] = {}
         budget = _budget(ranges, self.index)
         aims, tried = [self._first_aim(compare[0], known, result)], set[float]()
-        while aims and aims[-1] not in tried:
+        while aims and budget and aims[-1] not in tried:
             aim = aims.pop()
             tried.add(aim)
             found = self._search(compare[0], aim * result.tolerance, known, roughly, ranges, budget, result, progress)
@@ -489,8 +492,7 @@ class _Conversion:
         starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
         found = search.cheapest(items, starts)
         result.measured += search.measured
-        if search.stopped:
-            result.warnings.append(f"{search.stopped}; what stays in fp32 may be more than is needed")
+        self.stopped = search.stopped
         return reasons(found)
 
     def errors(
