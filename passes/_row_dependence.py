@@ -24,13 +24,16 @@ MOST, MOST_BEHIND = 256, 2048  # nodes between the mask and what is written; nod
 class Reading:
     """What the tensors between a NonZero and what its rows are written to are about."""
 
-    def __init__(self, b: Builder, *, meets: bool = False) -> None:
-        """`meets`: rows may meet in a Softmax, which is then noted in `met` with the dimension that has the rows."""
+    def __init__(self, b: Builder, *, meets: bool = False, after: Sequence[str] = ("NonZero",)) -> None:
+        """What follows from the operators in `after`: NonZero, or also Compress, that is to become one.
+
+        meets  rows may meet in a Softmax, which is then noted in `met` with the dimension that has the rows
+        """
         self.b = b
         self.meets = meets
         self.met: dict[Node, int] = {}
         self.sliced: dict[Node, None] = {}  # what is taken of one row: the proof has to know that it is one
-        self._behind = _behind_places(b.root.graph)
+        self._behind = _behind_places(b.root.graph, after)
         self._sizes = _Sizes(self)
         self._states: dict[Value, State | Decline] = {}
 
@@ -121,6 +124,8 @@ class Reading:
     def _of(self, node: Node, out: Value) -> State:
         if node.key == "NonZero":
             return Rows(1)
+        if node.key == "Compress":
+            return Rows((node.attr("axis") or 0) % (self.b.rank(out) or 1))
         if node.key in KEEPS_ITS_SHAPE:
             require(self.state(node.inputs[0]) is None, "rows are combined")
             return None
@@ -132,6 +137,21 @@ class Reading:
         if rule is None or node.bodies:
             raise Decline(f"{node.op} is not known to compute each row by itself")
         return rule(self, node)
+
+    def combined(self, node: Node) -> int:
+        """The dimension of a Reduce's or MatMul's input over whose rows it sums; declines where it does not."""
+        value, no_rows = input_of(node), "it combines no rows"
+        rows = self.axis(value, no_rows)
+        if node.key == "MatMul":
+            other = input_of(node, 1)
+            left, right = len(self.shape(value)), len(self.shape(other))
+            summed = left > 1 and right > 1 and rows == left - 1 and self.axis(other, no_rows) == right - 2
+            require(summed, "it does not sum over the positions")
+            return rows
+        axes = self.axes(node)
+        require(rows in axes)
+        require(node.key != "ReduceMean" or axes == [rows], "its mean is over other dimensions, too")
+        return rows
 
     def elements(self, value: Value) -> list[Dim]:
         """The elements of a tensor of sizes, or of integers that are known."""
@@ -173,9 +193,9 @@ class _Sizes(Elements):
         return filled(shape or (), lambda k: (value, k))
 
 
-def _behind_places(graph: Graph) -> set[Value]:
-    """Every tensor of a graph that follows from a NonZero."""
-    todo, found = graph.of(["NonZero"]), set[Value]()
+def _behind_places(graph: Graph, after: Sequence[str]) -> set[Value]:
+    """Every tensor of a graph that follows from some operators."""
+    todo, found = graph.of(after), set[Value]()
     while todo:
         for out in todo.pop().outputs:
             if out is not None and out not in found:

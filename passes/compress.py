@@ -12,8 +12,14 @@ import math
 
 import numpy as np
 
-from surgeon import Builder, Value, attr, const, dims, op, require, rule, var
-from surgeon.ir.operators import REDUCES
+from surgeon import Builder, Decline, Node, Value, attr, const, dims, op, require, rule, var
+from surgeon.ir.following import readers
+
+from ._row_dependence import Reading
+from ._scattering import REDUCTIONS
+from ._shapes import output_of
+
+COMBINES = frozenset({"MatMul", "ReduceMean", *REDUCTIONS.values()})
 
 x, condition = var("x"), const("condition")
 
@@ -28,16 +34,30 @@ def decompose(b, x, condition, axis=None):
 @rule(op.Compress(x, var("computed"), axis=attr("axis")), fallback=True)
 def found(b, x, computed, axis=None):
     require(b.value(computed) is None)
-    reduced = REDUCES | {"MatMul"}  # where there is no NonZero, only what is reduced later is computed for all rows
     own = dims(b, x)
     if axis is not None:
         fits = own is not None and dims(b, computed) == [own[axis]]
     else:
         fits = own is not None and all(isinstance(d, int) for d in own) and b.shape(computed) == (math.prod(own),)
     require(fits, "the condition is not known to be as long as what it selects from")
-    require(b.target.imports("NonZero") or any(n.op in reduced for n in b.root.graph.live()))
+    require(b.target.imports("NonZero") or _is_combined(b))
     places = b.Squeeze(b.NonZero(computed), axes=[0])
     return b.Gather(_whole(b, x, axis), places, axis=axis or 0)
+
+
+def _is_combined(b: Builder) -> bool:
+    """Whether what is selected ends in a sum or product of its rows, which `nonzero-rows` computes for all of them."""
+    reading = Reading(b, meets=True, after=("NonZero", "Compress"))
+    after = readers([output_of(b.root)], lambda node: True)
+    return any(node.key in COMBINES and _combines(reading, node) for node, _ in after)
+
+
+def _combines(reading: Reading, node: Node) -> bool:
+    try:
+        reading.combined(node)
+    except Decline:
+        return False
+    return True
 
 
 def _whole(b: Builder, x: Value, axis: int | None) -> Value:

@@ -89,15 +89,14 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
 )  # fmt: skip
 def reduce(b, updates):
     reading = _reading(b, updates, meets=True)
-    rows, axes = reading.axis(updates, NO_ROWS), reading.axes(b.root)
-    require(rows in axes and _is_refused(b, reading.needed(updates)))
+    rows = reading.combined(b.root)
+    require(_is_refused(b, reading.needed(updates)))
     mean = b.root.op == "ReduceMean"
-    require(not mean or axes == [rows], "its mean is over other dimensions, too")
     taken = _Taken(b, reading.needed(updates), reading.met)
     filled = taken.filled(taken.again(updates), rows, "ReduceSum" if mean else b.root.op)
     if not mean:
         return b.again([filled, *b.root.inputs[1:]])
-    total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
+    total = b.ReduceSum(filled, axes=[rows], keepdims=b.root.attr("keepdims"))
     count = b.Max(b.Cast(taken.count, to=b.dtype(updates)), 1.0)
     return b.Div(total, b.Reshape(count, np.zeros(0, np.int64)))
 
@@ -106,14 +105,13 @@ def reduce(b, updates):
 def product(b, data, updates):
     """The sum over the positions, of rows times rows: what weights rows by a Softmax of them."""
     reading = _reading(b, updates, meets=True)
-    left, right = reading.shape(data), reading.shape(updates)
-    summed = reading.axis(data, NO_ROWS) == len(left) - 1 and reading.axis(updates, NO_ROWS) == len(right) - 2
-    require(summed and len(left) > 1 and len(right) > 1, "it does not sum over the positions")
+    rows = reading.combined(b.root)
     nodes = reading.needed(data, updates)
     require(_is_refused(b, [*nodes, b.root]))
     taken = _Taken(b, nodes, reading.met)
-    of_left = taken.filled(taken.again(data), len(left) - 1, "ReduceSum")
-    return b.MatMul(of_left, taken.filled(taken.again(updates), len(right) - 2, "ReduceSum"))
+    of_left = taken.filled(taken.again(data), rows, "ReduceSum")
+    of_right = taken.filled(taken.again(updates), reading.axis(updates, NO_ROWS), "ReduceSum")
+    return b.MatMul(of_left, of_right)
 
 
 def _is_refused(b: Builder, nodes: list[Node]) -> bool:

@@ -40,6 +40,10 @@ REFUSED = {
         ("unique/in_the_order_of_the_data", "unique/numbers", "unique/rows"),
         "Unique",  # how many values there are: TensorRT-RTX has no NonZero
     ),
+    **dict.fromkeys(
+        ("compress/computed", "mask/mean_of_all", "mask/other_dimension"),
+        "Compress",  # how many elements there are: left alone where there is no NonZero
+    ),
     "widen_small_integers/computed_shifts": "does not support UINT8 types for intermediate tensors",
 }
 
