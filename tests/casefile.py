@@ -5,6 +5,7 @@
     # plugins: surgeon
     # option: repair_eps=1e-6
     # only: leaky-relu, identity        the passes that run; without it, all of them
+    # verify: none                      without a proof, as for what ONNX Runtime does not load
     # warns: a row of zeros gives NaN   words of a warning that the report must give; each line one warning
     <ir_version: 8, opset_import: ["" : 17]>
     g (float[N,3] x) => (float[N,3] y) { ... }
@@ -86,6 +87,8 @@ def _options(text: str) -> dict[str, Any]:
             found["strategy"].update(item.strip().split("=") for item in value.split(","))
         elif key == "plugins":
             found["plugins"] = [v.strip() for v in value.split(",")]
+        elif key == "verify":
+            found["verify"] = value
         elif key == "only":
             found["only"] = [v.strip() for v in value.split(",")]
         elif key == "option":
