@@ -338,7 +338,7 @@ def _halved(
             break
         middle = (one >> 1) + (other >> 1) + (one & other & 1)
         said = asked(_from_ordered(middle, low.dtype))
-        if said is None:
+        if said is None or said.shape != first.shape:  # how many there are may depend on the numbers (Unique)
             break
         one, other = np.where(said == first, middle, one), np.where(said == first, other, middle)
     return _from_ordered(one, low.dtype), _from_ordered(other, low.dtype)
