@@ -49,6 +49,7 @@ TWICE_AND_MORE = (
 )  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
 LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
 LARGEST_SEARCHED = 1 << 25  # elements of the inputs at a size at which a window may have a breakpoint
+LARGEST_SAMPLED = 1 << 12  # a size beyond which fp32 rounds a position by more than a sample may move
 TRIED_BEFORE = 1 << 11  # at what is larger a window is run where it is quick at this size
 LARGEST_NAMED = 1 << 18  # of the numbers of a window that are taken for sizes
 FURTHEST_BACK = -1024  # a number below is not a position from the end: masks add -10000, attention grows with squares
@@ -281,6 +282,7 @@ def breakpoint_sizes(
     """The inputs at sizes on either side of the breakpoints of the two sides."""
     symbols = window.pair.symbols
     quick, seen = _Quick(symbols, is_quick), set[tuple[int, ...]]()
+    samples = any(n.op_type in INTERPOLATES for n in nodes_of(window.pair.before))
 
     def sized(sizes: tuple[int, ...]) -> list[SizedInput] | None:
         return symbols.sized(dict(zip(symbols.free, sizes, strict=True)))
@@ -293,6 +295,8 @@ def breakpoint_sizes(
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
         found = None if sizes in seen else sized(sizes)
         seen.add(sizes)
+        if samples and max(sizes) > LARGEST_SAMPLED:
+            continue
         if found is not None and (window.runs_on_nothing or not _is_empty(found)) and quick.allows(sizes):
             yield found
 
