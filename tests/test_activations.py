@@ -391,7 +391,9 @@ def test_dla_runs_all_of_what_is_written_for_it(op: str, target: str) -> None:
     """Where an operator falls back to the GPU its input and output are copied to and fro."""
     model = written(f"(float[2,200] x) => (float[2,200] y) {{ y = {op} (x) }}", 20)
     result = rewritten(model, target=target)
-    assert not result.report.untaken, result.report.untaken
+    on_gpu = ["Softplus"] if op == "Mish" and target == "8.6+dla" else []  # which has no Div either
+    nodes = {n.name: n.op_type for n in result.model.graph.node}
+    assert [nodes[d.node] for d in result.report.untaken] == on_gpu, result.report.untaken
     x = np.concatenate([np.linspace(-30, 30, 200), np.logspace(-8, 2, 200) * -1]).reshape(2, 200).astype(np.float32)
     np.testing.assert_allclose(
         run(result.model, x), run(model, x), rtol=2e-5, atol=3e-6

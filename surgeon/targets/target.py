@@ -142,6 +142,11 @@ class Target:
         return modes if self.has(pads.wrap_mode) else modes | {"wrap"}
 
     @property
+    def dla_divides(self) -> bool:
+        """Whether there is a DLA, and it runs Div."""
+        return self.dla and not self.has(dla.divisions)
+
+    @property
     def pad_axes_input(self) -> bool:
         """Whether Pad may have a fourth input."""
         return not self.has(pads.axes_input)
