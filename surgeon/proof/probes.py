@@ -295,7 +295,7 @@ def breakpoint_sizes(
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
         found = None if sizes in seen else sized(sizes)
         seen.add(sizes)
-        if samples and max(sizes) > LARGEST_SAMPLED:
+        if samples and max(sizes, default=0) > LARGEST_SAMPLED:
             continue
         if found is not None and (window.runs_on_nothing or not _is_empty(found)) and quick.allows(sizes):
             yield found
