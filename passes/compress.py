@@ -46,13 +46,18 @@ def found(b, x, computed, axis=None):
 
 
 def _is_combined(b: Builder) -> bool:
-    """Whether what is selected ends in a sum or product of its rows, which `nonzero-rows` computes for all of them."""
+    """Whether all that is selected ends in sums or products of its rows, which `nonzero-rows` computes for all rows."""
     reading = Reading(b, meets=True, after=("NonZero", "Compress"))
-    after = readers([output_of(b.root)], lambda node: True)
-    return any(node.key in COMBINES and _combines(reading, node) for node, _ in after)
+    selected = output_of(b.root)
+    after = {node for node, _ in readers([selected], lambda node: not _combines(reading, node))}
+    rest = [node for node in after if not _combines(reading, node)]
+    left = any(o is not None and o.is_output for o in (selected, *(o for node in rest for o in node.outputs)))
+    return not left and len(rest) < len(after)
 
 
 def _combines(reading: Reading, node: Node) -> bool:
+    if node.key not in COMBINES:
+        return False
     try:
         reading.combined(node)
     except Decline:
