@@ -9,6 +9,7 @@ import json
 import random
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -193,7 +194,7 @@ def _watched(run: Callable[[], Result]) -> tuple[Result, bool]:
 @cache
 def _tried() -> dict[str, set[str]]:
     """By pass the cases in which one of its rules may be applied to a node."""
-    found: dict[str, set[str]] = {p.name: set() for p in PASSES}
+    found: defaultdict[str, set[str]] = defaultdict(set)
     candidates_at = Driver._candidates_at
     running = ""
 
