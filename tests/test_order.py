@@ -130,7 +130,7 @@ def _ending(case: Case, own: Mapping[str, str] | None = None) -> Ending:
     """How a case ends. `own` gives the name that each pass has in the folder by the one that it has in this run."""
     own = own or {}
     called = {name: now for now, name in own.items()}
-    options = dict(case.options)
+    options = {**case.options, "verify": "none"}
     options["strategy"] = {called.get(name, name): chosen for name, chosen in options["strategy"].items()}
     options["only"] = options["only"] and [called.get(name, name) for name in options["only"]]
 
@@ -138,7 +138,7 @@ def _ending(case: Case, own: Mapping[str, str] | None = None) -> Ending:
         return re.sub("|".join(own) or "^$", lambda found: own[found[0]], given) if own else given
 
     try:
-        result = surgeon.rewrite(case.model, verify="none", **options)
+        result = surgeon.rewrite(case.model, **options)
     except SurgeonError as error:
         return Ending([], [], [], [text(str(error))])
     report = result.report
