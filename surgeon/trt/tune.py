@@ -35,7 +35,7 @@ def _moved(base: Path | None, shapes: Shapes, model: ModelProto) -> Moved | None
         place = Path(folder) / "model.onnx"
         write(model, place, base)
         try:
-            program = survived(partial(kernels, place, like=shapes)).program
+            program = survived(partial(kernels, place, like=shapes, runtime="rtx")).program
         except (SurgeonError, Crashed):
             return None
     return Moved(program.bytes, len(program.kernels))
