@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.trt.causes.cause import DLA, QUANTIZE, REWRITE, SMALL, Cause, Weight
+from surgeon.trt.causes.cause import CHECK, DLA, QUANTIZE, REWRITE, SMALL, Cause, Weight
 
 ROWS: tuple[Cause, ...] = (
     Cause(
@@ -148,7 +148,7 @@ ROWS: tuple[Cause, ...] = (
         "DLA does not have a layer, or not with these parameters, so it runs on the GPU, or the build fails where "
         "that is not allowed.",
         "Allow the GPU for the rest, or see which nodes DLA does not support and which passes fix them.",
-        "surgeon check {model} --target {target}+dla",
+        f"{CHECK}+dla",
     ),
     # ---- DLA ---------------------------------------------------------------------------------------------------------
     Cause(

@@ -14,7 +14,7 @@ PROFILE = "trtexec --onnx={model} --minShapes=x:1x3x64x64 --optShapes=x:4x3x256x
 SHAPES = "python -m onnxruntime.tools.symbolic_shape_infer --input {model} --output OUT.onnx --auto_merge"
 COMPARE = "surgeon compare {model} OUT.onnx --bisect DIR"
 BUILD = "trtexec --onnx={model} --saveEngine=OUT.engine"
-SMALL = "trtexec --onnx={model} --saveEngine=OUT.engine --memPoolSize=workspace:512 --builderOptimizationLevel=2"
+SMALL = f"{BUILD} --memPoolSize=workspace:512 --builderOptimizationLevel=2"
 QUANTIZE = (
     "python -m modelopt.onnx.quantization --onnx_path={model} --calibration_data=INPUTS.npy --output_path=OUT.onnx"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.trt.causes.cause import BUILD, CHECK, COMPARE, Cause, Weight
+from surgeon.trt.causes.cause import BUILD, CHECK, COMPARE, HALF, Cause, Weight
 
 ROWS: tuple[Cause, ...] = (
     Cause(
@@ -50,7 +50,7 @@ ROWS: tuple[Cause, ...] = (
         ),
         "Numbers beyond fp16's range, in weights or in a normalisation's squares, make results wrong or infinite.",
         "Keep the normalisations and what overflows in fp32, or export with opset 17, where they are one node.",
-        "surgeon rewrite {model} OUT.onnx --target {target} --fp16 --data INPUTS.npz",
+        f"{HALF} --data INPUTS.npz",
         Weight.HINT,
     ),
     Cause(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.trt.causes.cause import CHECK, REWRITE, Cause, Weight
+from surgeon.trt.causes.cause import CHECK, HALF, REWRITE, Cause, Weight
 
 ROWS: tuple[Cause, ...] = (
     # ---- plugins and operators ---------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ ROWS: tuple[Cause, ...] = (
         "An operation has one input in half and one in single precision, which ONNX does not allow; the conversion to "
         "fp16 left a constant or a branch in fp32.",
         "Convert the fp32 model again, with both sides in one type.",
-        "surgeon rewrite {model} OUT.onnx --target {target} --fp16",
+        HALF,
     ),
     Cause(
         "unsupported-type",

@@ -39,7 +39,7 @@ ROWS: tuple[Cause, ...] = (
         "--buildOnly, --deploy, --uff and --output; 11 removed those of precision.",
         "--workspace=N is --memPoolSize=workspace:N, --buildOnly is --skipInference, --minTiming is --avgTiming; "
         "--explicitBatch is left out.",
-        "trtexec --onnx={model} --saveEngine=OUT.engine --memPoolSize=workspace:4096 --skipInference",
+        f"{BUILD} --memPoolSize=workspace:4096 --skipInference",
     ),
     Cause(
         "strongly-typed-flag",
@@ -210,7 +210,7 @@ ROWS: tuple[Cause, ...] = (
         "max_workspace_size and bindings by number.",
         "Build with build_serialized_network and set_memory_pool_limit, run with set_tensor_address; or build without "
         "Python.",
-        "trtexec --onnx={model} --saveEngine=OUT.engine",
+        BUILD,
     ),
     Cause(
         "implicit-batch",
@@ -218,6 +218,6 @@ ROWS: tuple[Cause, ...] = (
         "The Python or C++ program makes a network with an implicit batch, which the ONNX parser of 7.0 to 9 refuses. "
         "10 knows no other than the explicit one.",
         "Make it with 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH), or build without a program.",
-        "trtexec --onnx={model} --saveEngine=OUT.engine",
+        BUILD,
     ),
 )
