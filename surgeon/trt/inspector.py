@@ -19,7 +19,7 @@ from surgeon.errors import EngineError
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.program import LAYER, Engine, Kernel, Program, Tensor
 from surgeon.trt.runners import Running, trt_runner
-from surgeon.trt.runtime import title
+from surgeon.trt.runtime import compute_capability, title
 
 RUNS = 20  # of which the median time counts, after one that does not count
 COPIES = {"Concatenation", "NoOp", "Padding", "Reformat", "Shuffle", "Slice", "Cast"}
@@ -58,7 +58,7 @@ def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names:
         for _ in range(RUNS):
             running(feeds)
         memory = int(runner.engine.device_memory_size)
-    return Engine(title(trt), (program_of(text, times.median(), memory, _capability(), names),))
+    return Engine(title(trt), (program_of(text, times.median(), memory, compute_capability(), names),))
 
 
 def program_of(
@@ -154,13 +154,3 @@ class _Times:
 
     def median(self) -> dict[str, float]:
         return {name: float(np.median(times)) for name, times in self._found.items()}
-
-
-def _capability() -> str:
-    """The compute capability of the first GPU: "sm90"."""
-    import ctypes
-
-    driver, major, minor = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
-    return f"sm{major.value}{minor.value}"

@@ -20,6 +20,7 @@ from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.targets.target import Target
 
 CLASSIC, RTX = "tensorrt", "tensorrt_rtx"
+CAPABILITY = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
 def choose_runtime(asked: str | None = None) -> str:
@@ -62,13 +63,27 @@ def _how_to_install(module: str) -> str:
 
 def gpu() -> bool:
     """Whether the CUDA driver is there and has a device."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    driver, count = _driver(), ctypes.c_int()
+    return driver is not None and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def compute_capability() -> str:
+    """That of the first GPU: "sm90"; empty where there is none."""
+    driver, numbers = _driver(), [ctypes.c_int(), ctypes.c_int()]
+    if driver is None:
+        return ""
+    for number, attribute in zip(numbers, CAPABILITY, strict=True):
+        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, 0)
+    return "sm" + "".join(str(number.value) for number in numbers)
+
+
+def _driver() -> Any:
+    """The CUDA driver, started; None where there is none or it does not start."""
     try:
-        driver = ctypes.CDLL(name)
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
-        return False
-    count = ctypes.c_int()
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+        return None
+    return driver if driver.cuInit(0) == 0 else None
 
 
 def use(runtime: str) -> Any:
