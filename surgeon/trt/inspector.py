@@ -17,20 +17,19 @@ import numpy as np
 
 from surgeon.errors import EngineError
 from surgeon.trt.log import PolygraphyLog
-from surgeon.trt.program import LAYER, Engine, Kernel, Program, Tensor
+from surgeon.trt.program import BITS, DTYPES, LAYER, Engine, Kernel, Program, Tensor
 from surgeon.trt.runners import Running, trt_runner
 from surgeon.trt.runtime import compute_capability, title
 
 RUNS = 20  # of which the median time counts, after one that does not count
 COPIES = {"Concatenation", "NoOp", "Padding", "Reformat", "Shuffle", "Slice", "Cast"}
 NO_KERNEL = {"NoOp", "Constant"}  # layers for which nothing runs
-TYPES = (  # the words for a type in a format, and the bytes of an element; the first that is found counts
-    (r"bf16|bfloat16", "bf16", 2), (r"fp16|\bhalf\b", "fp16", 2), (r"fp32|\bfloat\b", "fp32", 4),
-    (r"int8", "int8", 1), (r"int32", "int32", 4), (r"int64", "int64", 8), (r"bool", "bool", 1), (r"fp8", "fp8", 1),
-)  # fmt: skip
-FUSED = re.compile(
-    r"PWN\(|\{ForeignNode\[|\.\.\.|\]\}|, | \+ |\)+(?=,|$| \+)"
-)  # between the names of nodes in a layer's
+TYPES = {  # what the words for a format have in them -> the type in `BITS`; the first that is found counts
+    r"bf16|bfloat16": "bf16", r"fp16|\bhalf\b": "half", r"fp32|\bfloat\b": "float",
+    "int8": "int8", "int32": "int32", "int64": "int64", "bool": "bool", "fp8": "fp8",
+}  # fmt: skip
+# Between the names of nodes in that of a layer.
+FUSED = re.compile(r"PWN\(|\{ForeignNode\[|\.\.\.|\]\}|, | \+ |\)+(?=,|$| \+)")
 NUMBERED = re.compile(r"_\d+$")  # the second layer of a node has its name and a number
 UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|ONNXTRT_).*")
 
@@ -109,20 +108,24 @@ def _nodes(layer: Mapping[str, Any], names: Collection[str]) -> tuple[str, ...]:
 
 def _tensor(entry: Mapping[str, Any]) -> Tensor:
     words = " ".join(str(entry.get(key, "")) for key in ("Format/Datatype", "Datatype", "Format"))
-    found = next(((dtype, size) for word, dtype, size in TYPES if re.search(word, words, re.IGNORECASE)), None)
-    if found is None:
+    kind = _type(words)
+    if kind is None:
         raise EngineError(f"surgeon does not know the type of tensor '{entry.get('Name')}': '{words.strip()}'.")
-    dims, (dtype, size) = entry.get("Dimensions", ()), found
-    known = None if any(d < 0 for d in dims) else math.prod(dims) * size
+    dims = entry.get("Dimensions", ())
+    size = None if any(d < 0 for d in dims) else math.prod(dims) * BITS[kind] // 8
     on_gpu = entry.get("Location", "Device") == "Device"
-    return Tensor(entry["Name"], dtype, known, entry["Name"], on_gpu, constant=False)
+    return Tensor(entry["Name"], DTYPES.get(kind, kind), size, entry["Name"], on_gpu, constant=False)
+
+
+def _type(words: str) -> str | None:
+    """The type that these words name, a key of `BITS`; None where they name none."""
+    return next((kind for word, kind in TYPES.items() if re.search(word, words, re.IGNORECASE)), None)
 
 
 def _weights(layer: Mapping[str, Any]) -> int:
     """Bytes of a layer's weights and bias."""
-    sizes = {"Float": 4, "Half": 2, "BFloat16": 2, "Int8": 1, "Int32": 4, "Int64": 8, "Bool": 1}
     held = (layer.get(key) or {} for key in ("Weights", "Bias"))
-    return sum(w.get("Count", 0) * sizes.get(w.get("Type", ""), 4) for w in held if isinstance(w, dict))
+    return sum(w.get("Count", 0) * BITS[_type(str(w.get("Type"))) or "float"] // 8 for w in held if isinstance(w, dict))
 
 
 def _feeds(runner: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
