@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from onnx import TensorProto
-
+from surgeon.ir.following import readers
 from surgeon.ir.graph import Node
+from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, MOVES
 from surgeon.targets.condition import dtype_of, input_of
 from surgeon.targets.releases import Range, between, dotted
 from surgeon.targets.target import Target
 
-HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 STEPS = 12  # nodes between a GridSample and the weights of its samples, or between the products of an attention
 
 
@@ -45,13 +44,12 @@ def _maker(node: Node | None, position: int = 0) -> Node | None:
     return None if value is None else value.producer
 
 
-def _above(node: Node | None, through: Callable[[Node], bool]) -> Node | None:
-    """The first node above the first input that is not passed through."""
-    found = _maker(node)
+def _past(node: Node | None, through: Callable[[Node], bool]) -> Node | None:
+    """A node, or the first above it along first inputs that is not passed `through`."""
     for _ in range(STEPS):
-        if found is None or not through(found):
-            return found
-        found = _maker(found)
+        if node is None or not through(node):
+            return node
+        node = _maker(node)
     return None
 
 
@@ -64,31 +62,25 @@ def _deformable(model: Model) -> Iterator[Node]:
     """GridSample of which a product with the results of a Softmax is taken."""
     for scope in model.scopes:
         for product in scope.of(["Mul"]):
-            sides = [_reached(_maker(product, position)) for position in (0, 1)]
+            sides = [_past(_maker(product, position), _moves) for position in (0, 1)]
             kinds = {None if side is None else side.op for side in sides}
             if kinds == {"GridSample", "Softmax"}:
                 yield product
 
 
-def _reached(node: Node | None) -> Node | None:
-    return node if node is None or not _moves(node) else _above(node, _moves)
+def _scores(softmax: Node) -> Node | None:
+    """The node above a Softmax, past elementwise ones: in an attention the MatMul of queries and keys."""
+    return _past(_maker(softmax), lambda n: n.op in ELEMENTWISE)
 
 
 def _attention(model: Model) -> Iterator[Node]:
-    """The Softmax of an attention: its input comes of a MatMul, and its results go into another one."""
+    """The Softmax of an attention: its input is computed from a MatMul, and its results go into another one."""
     for scope in model.scopes:
         for softmax in scope.of(["Softmax"]):
-            above = _above(softmax, lambda n: n.op in ELEMENTWISE)
-            if above is not None and above.op == "MatMul" and any(u.op == "MatMul" for u in _readers(softmax)):
+            above, made = _scores(softmax), [o for o in softmax.outputs if o is not None]
+            into = readers(made, lambda n: n.op == "Cast")
+            if above is not None and above.op == "MatMul" and any(user.op == "MatMul" for user, _ in into):
                 yield softmax
-
-
-def _readers(node: Node) -> Iterator[Node]:
-    for output in node.outputs:
-        for user in output.users if output is not None else ():
-            yield user
-            if user.op == "Cast":
-                yield from _readers(user)
 
 
 def _half_attention(model: Model) -> Iterator[Node]:
@@ -98,7 +90,7 @@ def _half_attention(model: Model) -> Iterator[Node]:
 def _attention_of_scaled(model: Model) -> Iterator[Node]:
     """The attention of torch's scaled_dot_product_attention: both factors are scaled before their product."""
     for softmax in _attention(model):
-        product = _above(softmax, lambda n: n.op in ELEMENTWISE)
+        product = _scores(softmax)
         if all((side := _maker(product, k)) is not None and side.op == "Mul" for k in (0, 1)):
             yield softmax
 
