@@ -176,6 +176,6 @@ def _warning(bug: Bug, model: Model, target: Target) -> str:
         return ""
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"known bug: TensorRT {dotted(target.version)} {bug.does}, of {bug.what}, as here at {found[0].label}{more}. "
+        f"known bug of TensorRT {dotted(target.version)}: {bug.what}, as here at {found[0].label}{more}, {bug.does}. "
         f"Compare the engine with ONNX Runtime; {bug.avoided}. Source: {bug.source}"
     )
