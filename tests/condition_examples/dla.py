@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from condition_examples.example import Example, both
 from surgeon.targets.conditions import dla
 
@@ -20,6 +22,12 @@ OF_CONV = "DLA has kernels to 32, a padding to 31, strides to 8 and dilations to
 OF_DECONV = "DLA has a ConvTranspose of one group with kernels to 32, without padding and dilations"
 OF_POOL = "DLA pools windows to 8 with a padding to 7 and strides to 16, without dilations"
 
+
+def each(why: str, rows: Iterable[tuple[str, int, str]], old: str, *new: str) -> list[Example]:
+    """An example of each (operators, opset, model); `why` may name {op}."""
+    return [Example(ops, ALL, why.format(op=ops), opset, *both(text, old, *new)) for ops, opset, text in rows]
+
+
 EXAMPLES: dict[str, list[Example]] = {
     dla.gpu_fallback.name: [
         Example("Softplus", ALL, "DLA has no Softplus: it would run on the GPU", 1, *both("(float[2] x) => (float[2] y) { y = Softplus (x) }", "Softplus", "Tanh", "LeakyRelu")),
@@ -31,27 +39,22 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Unsqueeze", ALL, GPU.format("Unsqueeze"), 11, f"{X}(float[1,1,3,8,8] y) {{ y = Unsqueeze <axes = [0]> (x) }}", RELU),
     ],
     dla.sizes.name: [
-        Example(op, targets, SIZES, opset, *both(text, "8193", "8192", "N"))
-        for op, targets, opset, text in (
-            ("Relu Sigmoid", ALL, 6, "(float[1,3,8,8193] x) => (float[1,3,8,8193] y) { y = OP (x) }"),
-            ("Add Mul", ALL, 7, "(float[1,3,8,8193] x) => (float[1,3,8,8193] y) { y = OP (x, x) }"),
-            ("Concat", ALL, 4, "(float[1,3,8,8193] x) => (float[a,b,c,d] y) { y = OP <axis = 1> (x, x) }"),
-            ("Conv", ALL, 1, "(float[1,1,8,8193] x) => (float[a,b,c,d] y) <float[1,1,1,1] w = {1}> { y = OP (x, w) }"),
-            ("MaxPool", ALL, 1, "(float[1,1,8,8193] x) => (float[a,b,c,d] y) { y = OP <kernel_shape = [2, 2]> (x) }"),
-        )
-    ] + [
+        *each(SIZES, (
+            ("Relu Sigmoid", 6, "(float[1,3,8,8193] x) => (float[1,3,8,8193] y) { y = OP (x) }"),
+            ("Add Mul", 7, "(float[1,3,8,8193] x) => (float[1,3,8,8193] y) { y = OP (x, x) }"),
+            ("Concat", 4, "(float[1,3,8,8193] x) => (float[a,b,c,d] y) { y = OP <axis = 1> (x, x) }"),
+            ("Conv", 1, "(float[1,1,8,8193] x) => (float[a,b,c,d] y) <float[1,1,1,1] w = {1}> { y = OP (x, w) }"),
+            ("MaxPool", 1, "(float[1,1,8,8193] x) => (float[a,b,c,d] y) { y = OP <kernel_shape = [2, 2]> (x) }"),
+        ), "8193", "8192", "N"),
         Example("Relu", ALL, SIZES, 6, *both("(float[4097,3,8,8] x) => (float[4097,3,8,8] y) { y = OP (x) }", "4097", "4096")),
     ],
-    dla.moved_ranks.name: [
-        Example(op, targets, f"DLA runs {op} on four dimensions alone", opset, *both(text, "[1,3,8]", "[1,3,8,8]", "[]"))
-        for op, targets, opset, text in (
-            ("Concat", ALL, 4, "(float[1,3,8] x) => (float[] y) { y = Concat <axis = 1> (x, x) }"),
-            ("Slice", ALL, 1, "(float[1,3,8] x) => (float[] y) { y = Slice <starts = [0], ends = [2], axes = [1]> (x) }"),
-            ("Softmax", ALL, 13, "(float[1,3,8] x) => (float[] y) { y = Softmax <axis = 1> (x) }"),
-            ("Split", ALL, 2, "(float[1,3,8] x) => (float[] y) { y = Split <axis = 1, split = [3]> (x) }"),
-            ("Transpose", ALL, 1, "(float[1,3,8] x) => (float[] y) { y = Transpose (x) }"),
-        )
-    ],
+    dla.moved_ranks.name: each("DLA runs {op} on four dimensions alone", (
+        ("Concat", 4, "(float[1,3,8] x) => (float[] y) { y = Concat <axis = 1> (x, x) }"),
+        ("Slice", 1, "(float[1,3,8] x) => (float[] y) { y = Slice <starts = [0], ends = [2], axes = [1]> (x) }"),
+        ("Softmax", 13, "(float[1,3,8] x) => (float[] y) { y = Softmax <axis = 1> (x) }"),
+        ("Split", 2, "(float[1,3,8] x) => (float[] y) { y = Split <axis = 1, split = [3]> (x) }"),
+        ("Transpose", 1, "(float[1,3,8] x) => (float[] y) { y = Transpose (x) }"),
+    ), "[1,3,8]", "[1,3,8,8]", "[]"),
     dla.concat_axis.name: [
         Example("Concat", ALL, "DLA concatenates along the channels (axis 1) alone", 4, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = 3> (x, x) }}", "axis = 3", "axis = 1")),
         Example("Concat", ALL, "DLA concatenates along the channels (axis 1) alone", 11, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = -1> (x, x) }}", "axis = -1", "axis = -3")),
@@ -65,11 +68,8 @@ EXAMPLES: dict[str, list[Example]] = {
         for bad, good in (("pads = [1, 1, 1, 1]", "pads = [0, 0, 0, 0]"), ("group = 3", "group = 1"), ("dilations = [2, 2]", "dilations = [1, 1]"))
     ],
     dla.pool_limits.name: [
-        Example(ops, targets, OF_POOL, opset, *both(POOL.replace("ATTR", bad), bad, good))
-        for ops, targets, opset, bad, good in (
-            ("AveragePool MaxPool", ALL, 7, "pads = [8, 0, 8, 0]", "pads = [7, 0, 7, 0]"),
-            ("AveragePool MaxPool", ALL, 7, "strides = [17, 1]", "strides = [16, 1]"),
-        )
+        Example("AveragePool MaxPool", ALL, OF_POOL, 7, *both(POOL.replace("ATTR", bad), bad, good))
+        for bad, good in (("pads = [8, 0, 8, 0]", "pads = [7, 0, 7, 0]"), ("strides = [17, 1]", "strides = [16, 1]"))
     ],
     dla.divisions.name: [
         Example(op, "dla 6.0 to 8.6", f"DLA has no {op} before 8.6.12", 7, "(float[1,3,8,8] x) => (float[1,3,8,8] y) { y = OP (x, x) }", ("(float[1,3,8,8] x) => (float[1,3,8,8] y) { y = Mul (x, x) }",))
@@ -77,11 +77,13 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     dla.split_batch.name: [
         Example("Split", ALL, "DLA does not split along the batch", 2, *both("(float[2,3,8,8] x) => (float[] y) { y = Split <axis = 0, split = [2]> (x) }", "axis = 0, split = [2]", "axis = 1, split = [3]")),
+        Example("Split", ALL, "DLA does not split along the batch", 2, *both("(float[2,3,8,8] x) => (float[] y) { y = Split <axis = -4, split = [2]> (x) }", "axis = -4, split = [2]", "axis = -3, split = [3]")),
     ],
     dla.slice_steps.name: [
         Example("Slice", ALL, "DLA slices with a step of 1 alone", 10, SLICE.replace("t = {1}", "t = {2}"), (SLICE,)),
     ],
     dla.slice_batch.name: [
         Example("Slice", ALL, "DLA does not slice along the batch", 10, SLICE.replace("a = {1}", "a = {0}"), (SLICE,)),
+        Example("Slice", ALL, "DLA does not slice along the batch", 10, SLICE.replace("a = {1}", "a = {-4}"), (SLICE,)),
     ],
 }  # fmt: skip

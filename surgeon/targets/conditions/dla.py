@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from surgeon.ir.graph import Node
 from surgeon.ir.operators import SLIDES
-from surgeon.targets.condition import constant_of, rank_of, shape_of
+from surgeon.targets.condition import shape_of
 from surgeon.targets.releases import DLA, up_to
 from surgeon.targets.rows import other_than, refuses, some
 from surgeon.targets.tables import DLA_NATIVE, IMPORTED
@@ -18,21 +18,9 @@ WINDOWS = " ".join(sorted(SLIDES & DLA_NATIVE))
 LARGEST_BATCH, LARGEST = 4096, 8192  # sizes of the first dimension, and of any other
 
 
-def _along_other_axis(node: Node) -> bool:
-    """Whether a Concat joins along another axis than the channels."""
-    rank, axis = rank_of(node), node.attr("axis")
-    return rank is not None and axis is not None and (axis + rank if axis < 0 else axis) != 1
-
-
 def _has_large_size(node: Node) -> bool:
     batch, *sizes = shape_of(node) or (None,)
     return (isinstance(batch, int) and batch > LARGEST_BATCH) or any(isinstance(s, int) and s > LARGEST for s in sizes)
-
-
-def _slices_batch(node: Node) -> bool:
-    """Whether a Slice cuts the first dimension: by its axes, or by the ends of all."""
-    axes = constant_of(node, 3)
-    return axes is not None and 0 in axes.reshape(-1).tolist() and (rank_of(node) or 0) > 0
 
 
 def _exceeds(node: Node, **most: int) -> bool:
@@ -68,15 +56,15 @@ sizes = refuses("Add Concat Conv MaxPool Mul Relu Sigmoid", DLA, where=_has_larg
                 source=RESTRICTIONS, reason="DLA has batches to 4096 and other sizes to 8192")
 moved_ranks = refuses("Concat Slice Softmax Split Transpose", DLA, rank=other_than(4), section="10",
                       source=RESTRICTIONS, reason="DLA runs {op} on four dimensions alone")
-concat_axis = refuses("Concat", DLA, where=_along_other_axis, section="10", source=RESTRICTIONS,
+concat_axis = refuses("Concat", DLA, rank=4, attr={"axis": other_than(1, -3)}, section="10", source=RESTRICTIONS,
                       reason="DLA concatenates along the channels (axis 1) alone")
 divisions = refuses("Div Pow", TO_8_6, section="10", reason="DLA has no {op} before 8.6.12",
                     source="log of 8.6.2: ultralytics/ultralytics#16449; NVIDIA-AI-IOT/jetson_dla_tutorial#3")
 slice_steps = refuses("Slice", DLA, value={4: some(other_than(1))}, section="10", source=RESTRICTIONS,
                       reason="DLA slices with a step of 1 alone")
-slice_batch = refuses("Slice", DLA, where=_slices_batch, section="10", source=RESTRICTIONS,
+slice_batch = refuses("Slice", DLA, rank=4, value={3: some((0, -4))}, section="10", source=RESTRICTIONS,
                       reason="DLA does not slice along the batch")
-split_batch = refuses("Split", DLA, attr={"axis": 0}, section="10", source=RESTRICTIONS,
+split_batch = refuses("Split", DLA, attr={"axis": (0, -4)}, section="10", source=RESTRICTIONS,
                       reason="DLA does not split along the batch")
 conv_limits = refuses("Conv", DLA, where=_beyond_conv, section="10", source=RESTRICTIONS,
                       reason="DLA has kernels to 32, a padding to 31, strides to 8 and dilations to 32 for a Conv")
