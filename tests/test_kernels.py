@@ -13,6 +13,7 @@ import engine_texts
 import onnx
 import onnx.parser
 import pytest
+from helpers import model
 from program import on_terminal
 
 import surgeon
@@ -20,7 +21,7 @@ from surgeon.app.cli import main
 from surgeon.errors import EngineError
 from surgeon.trt.fix import fix
 from surgeon.trt.inspector import program_of
-from surgeon.trt.kernels import parts
+from surgeon.trt.kernels import kernels, parts
 from surgeon.trt.program import Program, engine_of, summary
 
 RTX = pytest.mark.skipif(
@@ -318,6 +319,24 @@ def test_another_model_is_built_for_the_same_sizes(tmp_path: Path, capsys: Captu
     assert main(["kernels", str(static), "--against", str(path), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["against"]["shapes"] == {"x": [1, 32, 64]} and found["changes"]
+
+
+@RTX
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        (
+            "(float[1,3,64,64] x, int64[2] hw) => (float[a,b,c,d] y) <int64[2] n = {1, 3}> "
+            '{ s = Concat <axis = 0> (n, hw) r = Resize <mode = "linear"> (x, , , s) y = Relu (r) }',
+            3 * 128 * 128,
+        ),
+        ("(float[1,768] x, int64[3] s) => (float[a,b,c] y) { r = Reshape (x, s) y = Relu (r) }", 768),
+    ],
+)
+def test_an_input_that_decides_a_size_has_a_usual_value(text: str, elements: int, tmp_path: Path) -> None:
+    onnx.save(model(text), tmp_path / "m.onnx")
+    (kernel,) = kernels(tmp_path / "m.onnx", runtime="rtx").program.kernels
+    assert kernel.bytes_written == 4 * elements
 
 
 @RTX

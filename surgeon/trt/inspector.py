@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from surgeon.errors import EngineError
+from surgeon.proof.feeds import Feeds
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.program import BITS, DTYPES, LAYER, Engine, Kernel, Program, Tensor
 from surgeon.trt.runners import Running, trt_runner
@@ -34,11 +35,18 @@ NUMBERED = re.compile(r"_\d+$")  # the second layer of a node has its name and a
 UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|ONNXTRT_).*")
 
 
-def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names: Collection[str] = ()) -> Engine:
+def inspected(
+    trt: Any,
+    data: bytes,
+    shapes: Mapping[str, Sequence[int]],
+    names: Collection[str] = (),
+    values: Feeds | None = None,
+) -> Engine:
     """The layers of an engine and their times, by TensorRT's own inspector and profiler.
 
     shapes  of the dynamic inputs; the engine's first profile must take them
     names   of the model's nodes; where there are none, a layer's name is all that is known of its nodes
+    values  of inputs of integers; the others are 1
 
     Raises EngineError where the engine does not start, or was built without the names of its layers.
     """
@@ -47,7 +55,7 @@ def inspected(trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names:
     with PolygraphyLog():
         runner = trt_runner(EngineFromBytes(data))
     with Running(title(trt), runner, narrows=True) as running, PolygraphyLog():
-        feeds = _feeds(runner, shapes)
+        feeds = _feeds(runner, shapes, values or {})
         running(feeds)
         inspector = runner.engine.create_engine_inspector()
         inspector.execution_context = runner.context
@@ -128,13 +136,14 @@ def _weights(layer: Mapping[str, Any]) -> int:
     return sum(w.get("Count", 0) * BITS[_type(str(w.get("Type"))) or "float"] // 8 for w in held if isinstance(w, dict))
 
 
-def _feeds(runner: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Normal numbers, and ones where an input is of integers: valid indices and sizes of most models."""
+def _feeds(runner: Any, shapes: Mapping[str, Sequence[int]], values: Feeds) -> Feeds:
+    """Normal numbers; where an input is of integers, the given ones or 1: a valid index and size of most models."""
     rng = np.random.default_rng(0)
     feeds = {}
     for name, meta in runner.get_input_metadata(use_numpy_dtypes=True).items():
         shape = tuple(shapes.get(name) or [1 if size is None else size for size in meta.shape])
-        drawn = rng.standard_normal(shape) if np.dtype(meta.dtype).kind == "f" else np.ones(shape)
+        is_float = np.dtype(meta.dtype).kind == "f"
+        drawn = rng.standard_normal(shape) if is_float else values.get(name, np.ones(shape))
         feeds[name] = drawn.astype(meta.dtype)
     return feeds
 

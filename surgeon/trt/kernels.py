@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import content, read, read_all, size_of
 from surgeon.ir.process import Crashed, survived
+from surgeon.proof.feeds import Feeds
 from surgeon.report import Progress
 from surgeon.targets.target import Target
 from surgeon.trt.ask import why_not
 from surgeon.trt.engine import plugin_library, serialized, tactics
 from surgeon.trt.inspector import inspected
-from surgeon.trt.profiles import Profile, names_of_dynamic, typical_shapes
+from surgeon.trt.profiles import Profile, names_of_dynamic, typical_shapes, usual_values
 from surgeon.trt.program import MAGIC, Engine, Kernel, Program, engine_of, is_engine, summary
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime, gpu, importable, title, use
 
@@ -129,29 +132,39 @@ def kernels(
     model = read(path)
     sizes = typical_shapes(model, path.parent, shapes or {}, like or {})
     trt = use(choose_runtime(runtime))
+    values = cache(partial(usual_values, model, path.parent, sizes))
     engine = serialized(
-        trt, path, profiles=partial(_profiles, sizes), detailed=trt.__name__ != RTX, progress=progress,
+        trt, path, profiles=partial(_profiles, sizes, values), detailed=trt.__name__ != RTX,
         capability=None if compute_capability is None else _capability(trt, compute_capability),
         libraries=[plugin_library(p) for p in plugins], sources=tactics(trt, tactic_sources),
+        progress=progress,
     )  # fmt: skip
-    return Seen(path, _read(path, engine, sizes, {n.name for n in model.graph.node}), sizes, names_of_dynamic(model))
+    names = {n.name for n in model.graph.node}
+    return Seen(path, _read(path, engine, sizes, names, values), sizes, names_of_dynamic(model))
 
 
-def _read(path: Path, data: bytes, sizes: Shapes | None = None, names: Collection[str] = ()) -> Engine:
+def _read(
+    path: Path,
+    data: bytes,
+    sizes: Shapes | None = None,
+    names: Collection[str] = (),
+    values: Callable[[], Feeds] = dict,
+) -> Engine:
     try:
         if data.startswith(MAGIC) or not (importable(CLASSIC) and gpu()):
             return engine_of(data)
-        return inspected(use(CLASSIC), data, sizes or {}, names)
+        return inspected(use(CLASSIC), data, sizes or {}, names, values())
     except EngineError as error:
         raise EngineError(f"'{path}': {error}") from None
 
 
-def _profiles(shapes: Shapes, network: Any) -> list[Profile]:
-    """One profile, which has one shape for each dynamic input, and ones for an input that decides a shape."""
+def _profiles(shapes: Shapes, values: Callable[[], Feeds], network: Any) -> list[Profile]:
+    """One profile: one shape for each dynamic input, and usual values for an input that decides a shape."""
     found = {}
     for tensor in (network.get_input(k) for k in range(network.num_inputs)):
         if tensor.is_shape_tensor:
-            found[tensor.name] = [(1,) * (tensor.shape[0] if len(tensor.shape) else 1)] * 3
+            value = values().get(tensor.name, np.ones(shapes[tensor.name], dtype=int))
+            found[tensor.name] = [tuple(value.reshape(-1).tolist())] * 3
         elif any(size < 0 for size in tensor.shape):
             found[tensor.name] = [tuple(shapes[tensor.name])] * 3
     return [found] if found else []

@@ -15,6 +15,7 @@ from surgeon.ir.lattice import Dim, Shape, declared_shape
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
+from surgeon.proof.feeds import Feeds
 from surgeon.proof.sizes import INTEGERS, Symbols
 from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.rules.meaning import with_functions
@@ -88,14 +89,23 @@ def proposed(model: ModelProto, folder: Path | None = None) -> Profile:
         return guessed_profile(model)
 
 
-def usual_shapes(model: ModelProto, folder: Path | None = None) -> dict[str, Sequence[int]]:
-    """A usual shape of each input, at which ONNX Runtime runs the model; a guess where it does not."""
+def usual_values(
+    model: ModelProto, folder: Path | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Feeds:
+    """Usual numbers for each input, of these shapes or usual ones, with which ONNX Runtime runs the model.
+
+    Empty where it does not run.
+    """
     runnable = with_functions(model)
     try:
-        found = plausible(runnable, Runner(runnable, folder).run).samples[0]
-        return {name: array.shape for name, array in found.items()}
+        return plausible(runnable, Runner(runnable, folder).run, shapes).samples[0]
     except (Unrunnable, SurgeonError):
-        return _first_shapes(model)
+        return {}
+
+
+def usual_shapes(model: ModelProto, folder: Path | None = None) -> dict[str, Sequence[int]]:
+    """A usual shape of each input, at which ONNX Runtime runs the model; a guess where it does not."""
+    return {name: array.shape for name, array in usual_values(model, folder).items()} or _first_shapes(model)
 
 
 def guessed_profile(model: ModelProto) -> Profile:
