@@ -6,17 +6,17 @@ What has two readings is left as it is, so that ONNX Runtime or the graph refuse
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.ir import contrib
-from surgeon.ir.protos import body_protos, in_topological_order, reads
+from surgeon.ir.functions import ONNX
+from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
 from surgeon.ir.schemas import schema
 
-ONNX = ("", "ai.onnx")
 SCALES, SIZES = 2, 3  # inputs of Resize
 OMITTED = 13  # the opset from which on its scales may be left out
 
@@ -24,7 +24,7 @@ OMITTED = 13  # the opset from which on its scales may be left out
 def repair(model: ModelProto) -> list[str]:
     """Repair a model in place; a sentence for each kind of repair."""
     notes = []
-    for graph in graphs(model.graph):
+    for graph in all_graphs(model.graph):
         notes += [mend(graph) for mend in OF_A_GRAPH]
     notes += [_raise_opset(model), _drop_scales(model)]
     return list(dict.fromkeys(filter(None, notes)))
@@ -36,15 +36,7 @@ def has_faults(model: ModelProto) -> bool:
     skeleton.opset_import.extend(model.opset_import)
     skeleton.graph.node.extend(model.graph.node)
     skeleton.graph.initializer.extend(TensorProto(name=t.name) for t in model.graph.initializer)
-    return any(_has_both(n) for g in graphs(model.graph) for n in g.node) or bool(repair(skeleton))
-
-
-def graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and the bodies in it."""
-    yield graph
-    for node in graph.node:
-        for body in body_protos(node):
-            yield from graphs(body)
+    return any(_has_both(n) for g in all_graphs(model.graph) for n in g.node) or bool(repair(skeleton))
 
 
 def _rename_nodes(graph: GraphProto) -> str:
@@ -57,10 +49,7 @@ def _rename_nodes(graph: GraphProto) -> str:
     renamed = 0
     for node in graph.node:
         if node.name in seen:
-            number = 2
-            while f"{node.name}_{number}" in taken:
-                number += 1
-            node.name = f"{node.name}_{number}"
+            node.name = unused(node.name, taken)
             taken.add(node.name)
             renamed += 1
         if node.name:
@@ -99,10 +88,7 @@ def _sort(graph: GraphProto) -> str:
     """A node after the ones that it reads: ONNX asks for that order, and only one graph is meant by any other."""
     if _is_sorted(graph):
         return ""
-    ordered = in_topological_order(graph.node, "the graph")
-    copies = [NodeProto.FromString(node.SerializeToString()) for node in ordered]
-    del graph.node[:]
-    graph.node.extend(copies)
+    refill(graph.node, in_topological_order(graph.node, "the graph"))
     return "repaired: a node was listed before one that it reads; the nodes are sorted"
 
 
@@ -120,7 +106,7 @@ def _is_sorted(graph: GraphProto) -> bool:
 
 def _drop_scales(model: ModelProto) -> str:
     """A Resize with scales and sizes that agree computes the same by its sizes."""
-    both = [(g, n) for g in graphs(model.graph) for n in g.node if _has_both(n)]
+    both = [(g, n) for g in all_graphs(model.graph) for n in g.node if _has_both(n)]
     if not both:
         return ""
     inferred = onnx.shape_inference.infer_shapes(model).graph
@@ -132,7 +118,7 @@ def _drop_scales(model: ModelProto) -> str:
         node.input[SCALES] = _no_scales(graph, node, model)
     if not done:
         return ""
-    label = done[0][1].name or f"Resize -> {done[0][1].output[0]}"
+    label = label_of(done[0][1])
     return f"repaired: {label} had scales and sizes, which ONNX forbids; they agree, and the scales are removed"
 
 
@@ -142,9 +128,7 @@ def _has_both(node: NodeProto) -> bool:
 
 
 def _constants(graph: GraphProto) -> dict[str, TensorProto]:
-    held = {n.output[0]: a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"}
-    held.update((t.name, t) for t in graph.initializer)
-    return {name: t for name, t in held.items() if t.data_location != TensorProto.EXTERNAL}
+    return {name: t for name, t in constants_in(graph).items() if t.data_location != TensorProto.EXTERNAL}
 
 
 def _agree(node: NodeProto, held: dict[str, TensorProto], shape: list[int]) -> bool:
@@ -180,7 +164,7 @@ def _raise_opset(model: ModelProto) -> str:
     if len(declared) != 1 or declared[0].version < 1:
         return ""
     opset = declared[0].version
-    used = {n.op_type for g in graphs(model.graph) for n in g.node if n.domain in ONNX}
+    used = {n.op_type for g in all_graphs(model.graph) for n in g.node if n.domain in ONNX}
     late = {op: first_opset(op) for op in used - set(contrib.IN_ONNX) if schema(op, "", opset) is None}
     late = {op: first for op, first in late.items() if first > opset}
     if not late:

@@ -142,8 +142,7 @@ def _repaired(given: ModelProto) -> tuple[ModelProto, list[str]]:
     """A model in memory, or a repaired copy of it, and what was repaired."""
     if not has_faults(given):
         return given, []
-    copy = ModelProto()
-    copy.CopyFrom(given)
+    copy = copied(given)
     return copy, repair(copy)
 
 
