@@ -161,24 +161,4 @@ def _in_eight_bits(source: Source, options: Options) -> tuple[Prepared, Callable
         return quantized(source, options, samples)
 
 
-def _once_more(options: Options) -> Options:
-    """The options of a further run: what a run does before its rewrites is done."""
-    return replace(
-        options,
-        inputs={},
-        values={},
-        declared={},
-        batch_axes=None,
-        detections=None,
-        symmetric_int8=False,
-        repair_qdq=False,
-        calibration_cache=None,
-        int8=False,
-        fp8=False,
-        calibration=None,
-        shapes={} if options.inputs else options.shapes,
-        progress=None,
-    )
-
-
 __all__ = ["rewrite", "rewrite_file", "rewritten"]
