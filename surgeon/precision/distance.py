@@ -61,14 +61,14 @@ class Distances:
     def _scores(self, run: Run, most: int | None) -> Iterator[float]:
         """The user's own score of each sample."""
         assert self._metric is not None
-        for turn, feeds in enumerate(self.samples if most is None else self.samples.part(0, 1, most)):
+        for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             sides = (dict(zip(self.names, arrays, strict=True)) for arrays in (self.expected(turn, feeds), run(feeds)))
             yield score(self._metric, feeds, *sides)
 
     def errors(self, run: Run, most: int | None = None) -> list[float]:
         """The distance of each output."""
         apart, size = np.zeros(len(self.names)), np.zeros(len(self.names))
-        for turn, feeds in enumerate(self.samples if most is None else self.samples.part(0, 1, most)):
+        for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             for index, (now, exact) in enumerate(zip(run(feeds), self.expected(turn, feeds), strict=True)):
                 squares = self._squares(now, exact, index in self.chosen)
                 apart[index] += squares[0]

@@ -22,7 +22,7 @@ from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
@@ -74,8 +74,8 @@ class Checked(NamedTuple):
 
 def quantized(source: Source, options: Options, data: Samples) -> Checked:
     """The model with pairs and weights of eight bits. Raises UsageError, and ModelError where that cannot be."""
-    model = at_opset(with_weights(source.proto(), source.base), max(BY_AXIS, (FP8 if options.fp8 else INT8).opset))
     kind = FP8 if options.fp8 else INT8
+    model = at_opset(with_weights(source.proto(), source.base), max(BY_AXIS, kind.opset))
     if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):
         raise UsageError(f"--{kind.name} goes with a model without quantizers. For others there is --repair-qdq.")
     quantization = Quantization(model, options, data, kind)
@@ -357,10 +357,9 @@ def alone(
     model: ModelProto, index: Model, convs: Iterable[Layer], scales: Mapping[str, float], kind: Eight
 ) -> ModelProto:
     """A model that returns how far the mean of each channel of each Conv moves where that one alone has eight bits."""
-    probe = copied(model)
+    probe = returning(model, ())
     fresh = fresh_name(probe)
     zero = hold(probe, fresh("quantized", "zero"), kind.steps(np.zeros(())))
-    del probe.graph.output[:]
     pairs: dict[str, str] = {}
     for layer in convs:
         x, y = layer.x.name, layer.y.name
@@ -389,10 +388,7 @@ def alone(
 
 def _returning(model: ModelProto, names: Sequence[str]) -> Runner:
     """A model that returns some of its tensors."""
-    probe = copied(model)
-    del probe.graph.output[:]
-    probe.graph.output.extend(ValueInfoProto(name=name) for name in names)
-    return Runner(probe, threads=THREADS)
+    return Runner(returning(model, names), threads=THREADS)
 
 
 def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
