@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -251,6 +252,7 @@ class Quantization:
 
     # ---- dropping ----
 
+    @cached_property
     def _items(self) -> list[Item]:
         """What a search may drop, that first which alone moves the outputs most."""
         writing = self.trial.writing
@@ -271,7 +273,7 @@ class Quantization:
             return self.trial.error(self._switches(items), self.scales) / aim
 
         search: Search[Item] = Search(score, cost, budget=self._budget(), progress=self.progress)
-        return search.cheapest(self._items(), [frozenset()])
+        return search.cheapest(self._items, [frozenset()])
 
     def _budget(self) -> int:
         """How many sets a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
