@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 from onnx import ModelProto
@@ -39,6 +40,12 @@ class Distances:
         except Unrunnable as error:
             raise ModelError(f"ONNX Runtime does not run the model: {error}") from None
         self._kept: list[Sequence[np.ndarray]] = []
+
+    def on(self, samples: Samples) -> Distances:
+        """The same model on other samples."""
+        other = copy(self)
+        other.samples, other._kept = samples, []
+        return other
 
     def expected(self, turn: int, feeds: Feeds) -> Sequence[np.ndarray]:
         """The outputs of the model for the sample with that index."""

@@ -89,6 +89,8 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
 class Quantization:
     """One model that is quantized.
 
+    free    the model without pairs, on the samples that choose scales and pairs
+    unseen  the same on the samples on which the error is measured
     scales  of the tensors that layers read, by name
     after   the error on samples that chose nothing
     """
@@ -111,6 +113,7 @@ class Quantization:
         self.histograms = self._counted()
         self._leave_dead()
         self.free = Distances(model, Samples.of(self.calibration.part(0, 1, CHOOSE)), options)
+        self.unseen = self.free.on(self.held)
         self.scales: dict[str, float] = {}
         self.biases: dict[str, np.ndarray] = {}
         self.sums: list[str] = []
@@ -124,10 +127,9 @@ class Quantization:
         every = self._switches([])
         if plain.error(every, self.scales) < self.trial.error(every, self.scales):
             self.biases, self.trial = {}, plain
-        held = Distances(self.bare.model, self.held, self.options)
         for aim in AIMS:
             dropped = self._dropped(aim * self.tolerance)
-            self.after = self.trial.on(held).error(self._switches(dropped), self.scales)
+            self.after = self.trial.on(self.unseen).error(self._switches(dropped), self.scales)
             if self.after <= self.tolerance:
                 break
         self._drop(dropped)
@@ -317,8 +319,7 @@ class Quantization:
         """A sentence on the error of the written model. Raises ModelError where it is above the tolerance."""
         standard = rounded(with_functions(written)) or with_functions(written)
         runner = Runner(standard, threads=THREADS)
-        distances = Distances(self.bare.model, self.held, self.options)
-        error = distances.error(lambda feeds: runner.run(fed(standard, feeds)))
+        error = self.unseen.error(lambda feeds: runner.run(fed(standard, feeds)))
         if error > self.tolerance and not self.options.allow_inexact:
             raise ModelError(self._too_far(error))
         return f"the written model, run whole next to the original on these samples: the outputs move by {error:.2g}"
