@@ -298,10 +298,10 @@ def _check_tune(asked: RewriteOptions, target: Target) -> None:
 
 def _check_eight(asked: RewriteOptions) -> None:
     """Raises UsageError where a calibration is asked for without data, or together with what excludes it."""
+    if not _quantizes(asked):
+        return
     asks = [f"--{name.replace('_', '-')}" for name in ("int8", "fp8", "symmetric_int8") if getattr(asked, name)]
     asks += ["--calibration-cache"] if asked.calibration_cache is not None else []
-    if not (asked.int8 or asked.fp8):
-        return
     if len(asks) > 1:
         raise UsageError(f"{asks[0]} and {asks[1]} do not go together.")
     if asked.data is None:

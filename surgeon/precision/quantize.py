@@ -212,12 +212,10 @@ class Quantization:
         """The scale of each tensor: by the method that the user names, else that with the least error."""
         names = list(self.trial.writing.switches)
         asked = self.options.calibration
-        methods = [asked] if asked else list(METHODS)
-        if self.kind is FP8 and not asked:
-            methods = ["max", "mse"]
+        methods = [asked] if asked else ["max", "mse"] if self.kind is FP8 else list(METHODS)
         by_method = {m: {n: float(scale_of(self.histograms[n], m, self.kind)) for n in names} for m in methods}
-        self.method = asked or ""
         if asked:
+            self.method = asked
             return by_method[asked]
         sets = {**by_method, "the best of each tensor": self._best_of_each(by_method)}
         every = self._switches([])

@@ -65,9 +65,11 @@ class Tried:
     why: str
 
     def __str__(self) -> str:
-        moved = "no engine is built" if self.after is None else f"{_mb(self.before)} -> {_mb(self.after)} MB"
-        told = f"{moved}, {self.before.kernels} -> {self.after.kernels} kernels" if self.after else moved
-        return f"{self.name}, {counted(self.windows, 'window')}: {told}: {self.why or 'kept'}"
+        moved = "no engine is built"
+        if self.after is not None:
+            kernels = f"{self.before.kernels} -> {self.after.kernels} kernels"
+            moved = f"{_mb(self.before)} -> {_mb(self.after)} MB, {kernels}"
+        return f"{self.name}, {counted(self.windows, 'window')}: {moved}: {self.why or 'kept'}"
 
 
 class Tuner:
@@ -122,16 +124,14 @@ class Tuner:
 
     def _rewritten(self, wanted: Keys) -> tuple[ModelProto, Report]:
         """The model with some of the rewrites and no others: one may make nodes at which another pass applies."""
-        run = Run(self._source, self._options, self._known)
-        run.excluded.update(self._others - wanted)
         while True:
+            run = Run(self._source, self._options, self._known)
+            run.excluded.update(self._others - wanted)
             model, report = run.result()
             more = {key for record in _rewrites(report) for key in record.keys} - wanted
             if not more:
                 return model, report
-            run = Run(self._source, self._options, self._known)
             self._others |= more
-            run.excluded.update(self._others - wanted)
 
     def _why_not(self, now: Moved, after: Moved | None, model: ModelProto) -> str:
         if after is None:
