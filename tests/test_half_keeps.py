@@ -12,6 +12,8 @@ from onnx import ModelProto, helper
 from surgeon.app.cli import main
 from surgeon.errors import ModelError
 from surgeon.precision import convert
+from surgeon.precision.comparison import Comparison
+from surgeon.precision.data import Samples
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 MATMUL = "g (float[N,3] x) => (float[N,3] y) <float[3,3] w = {2,0,0,0,2,0,0,0,2}> { y = MatMul (x, w) }"
@@ -146,3 +148,23 @@ def test_maps_are_equal_within_half_precision() -> None:
     )
     result = convert(model, io_fp16=True)
     assert result.errors and not result.failed
+
+
+SCORES = """g (float[1,3] x) => (float[1,3] p, float[1,3] q) {
+    a = Relu (x)
+    b = Neg (x)
+    p = Sigmoid (a)
+    q = Sigmoid (b)
+}"""
+
+
+def test_a_conversion_that_lacks_what_makes_a_score_leaves_the_doubts_of_others() -> None:
+    trial = Comparison(
+        parsed(SCORES), Samples.of([{"x": np.ones((1, 3), np.float32)}]), kind="data", base=None, few=True
+    )
+    lacks = parsed(SCORES.replace("a = ", "c = ").replace("(a)", "(c)"))
+    wrong = parsed(SCORES.replace("Relu (x)", "Neg (x)"))
+    first, second, third = ({e.output: e.doubt for e in trial.errors(made)} for made in (parsed(SCORES), lacks, wrong))
+    assert first == {"p": 0, "q": 0}
+    assert second == {"p": 0, "q": 0}
+    assert third["p"] > 0.2 and third["q"] == 0

@@ -139,6 +139,7 @@ class Comparison:
         self._names = [o.name for o in original.graph.output]
         self._expected: list[list[np.ndarray]] = []
         self._reference: Runner | None = None
+        self._logits: list[str] = []  # what the reference returns after its outputs
         self._chosen = chosen_indices(original)
         self._scored = self._scores() if few and metric is None else []
         self._allowed, self.stepless, self.few, self.doubting = stepless, False, few, few
@@ -170,23 +171,23 @@ class Comparison:
         )
         if standard.stepless != self.stepless:
             self.stepless, self._expected, self._reference = standard.stepless, [], None
-        made = {name for node in standard.evaluated.graph.node for name in node.output}
-        self._short: set[str] = set()
-        self._scored = [s for s in self._scored if s.logits in made]
-        after = Runner(self._with_logits(standard.evaluated), self.base, threads=THREADS)
+        evaluated, logits = self._with_logits(standard.evaluated)
+        after = Runner(evaluated, self.base, threads=THREADS)
         worst: dict[str, OutputError] = {}
+        short: set[str] = set()
         sizes: dict[str, list[tuple[float, float]]] = {}
         for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             expected = self._original(turn, standard, feeds)
             given = after.run(fed(standard.evaluated, feeds))
             named = zip(self._names, expected, strict=False)
-            self._short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
-            for error in self._errors_of(Trial(standard, self.kind, feeds, expected, most is not None), given):
+            short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
+            trial = Trial(standard, self.kind, feeds, expected, most is not None)
+            for error in self._errors_of(trial, given, logits):
                 sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
                 known = worst.get(error.output)
                 if known is None or _rank(error) > _rank(known):
                     worst[error.output] = error
-        found = [self._doubted(e, sizes[e.output]) for e in worst.values()]
+        found = [self._doubted(e, sizes[e.output]) if e.output in short else e for e in worst.values()]
         return sorted(found, key=_rank, reverse=True)
 
     def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
@@ -197,33 +198,35 @@ class Comparison:
         """
         gap, smallest = max(gap for gap, _ in sizes), min(largest for _, largest in sizes)
         alike = smallest * SCALES >= max(largest for _, largest in sizes) > 0
-        if not self.doubting or error.output not in self._short or not alike or not math.isfinite(gap):
+        if not self.doubting or not alike or not math.isfinite(gap):
             return error
         return self._guarded(error, max(error.doubt, NEARER * gap / smallest))
 
-    def _with_logits(self, model: ModelProto) -> ModelProto:
-        """The model with what makes scores among its outputs."""
-        names = {s.logits for s in self._scored} - set(self._names)
+    def _with_logits(self, model: ModelProto) -> tuple[ModelProto, list[str]]:
+        """The model with what makes scores after its outputs, and the names of these: a conversion may lack some."""
+        made = {name for node in model.graph.node for name in node.output}
+        names = sorted({s.logits for s in self._scored} & made - set(self._names))
         if not names:
-            return model
+            return model, names
         copy = copied(model)
-        copy.graph.output.extend(ValueInfoProto(name=name) for name in sorted(names))
-        return copy
+        copy.graph.output.extend(ValueInfoProto(name=name) for name in names)
+        return copy, names
 
     def _original(self, turn: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
         """The original's outputs for the sample with that index."""
         if turn < len(self._expected):
             return self._expected[turn]
         if self._reference is None:
-            self._reference = Runner(self._with_logits(standard.reference), self.base, threads=THREADS)
+            reference, self._logits = self._with_logits(standard.reference)
+            self._reference = Runner(reference, self.base, threads=THREADS)
         made = self._reference.run(fed(standard.reference, feeds))
         if turn < MOST_KEPT:
             self._expected.append(made)
         return made
 
-    def _errors_of(self, trial: Trial, given: Sequence[np.ndarray]) -> Iterator[OutputError]:
+    def _errors_of(self, trial: Trial, given: Sequence[np.ndarray], logits: Sequence[str]) -> Iterator[OutputError]:
         if self._metric is None:
-            doubts = self._doubts(given, trial.expected)
+            doubts = self._doubts(trial, given, logits)
             for index, name in enumerate(self._names):
                 yield self._guarded(_error(trial, index, name, given[index]), doubts.get(index, 0.0))
             return
@@ -232,12 +235,14 @@ class Comparison:
         why = "" if value <= self.limit else f"the score {value:g} is above the tolerance {self.limit:g}"
         yield OutputError(getattr(self._metric, "__name__", "metric"), self.kind, value, 0.0, why=why)
 
-    def _doubts(self, given: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> dict[int, float]:
+    def _doubts(self, trial: Trial, given: Sequence[np.ndarray], logits: Sequence[str]) -> dict[int, float]:
         """The doubt about each output of scores, by its index."""
         if not self.doubting:
             return {}
-        names = [*self._names, *sorted({s.logits for s in self._scored} - set(self._names))]
-        return {s.index: s.doubt(*(side[names.index(s.logits)] for side in (given, expected))) for s in self._scored}
+        after = dict(zip((*self._names, *logits), given, strict=True))
+        before = dict(zip((*self._names, *self._logits), trial.expected, strict=True))
+        in_both = [s for s in self._scored if s.logits in after and s.logits in before]
+        return {s.index: s.doubt(after[s.logits], before[s.logits]) for s in in_both}
 
     def _guarded(self, error: OutputError, doubt: float) -> OutputError:
         """The error of an output, with what guessed inputs leave open."""
