@@ -121,7 +121,8 @@ class RewriteOptions(CheckOptions):
     bf16: bool = option(False, Flag(), "precision", "convert to bf16 as well: fp32's range, fewer digits than fp16")
     half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where fp16's range does not suffice")
     tolerance: float | None = option(None, Number(float), "precision", "with these: the largest error of an output, "
-        "relative to its largest number; default 0.01", metavar="E")
+        "relative to its largest number; default 0.01; with --int8 and --fp8: the root of the mean square of the "
+        "differences, relative to that of the output; default 0.15", metavar="E")
     keep_fp32: Iterable[str] = option((), Words(), "precision",
         "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
     io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
@@ -142,9 +143,10 @@ class RewriteOptions(CheckOptions):
     calibration_cache: str | Path | None = option(None, File(), "int8", "quantize to int8 with the scales of a "
         "calibration cache that TensorRT up to 10 wrote; reports the error", metavar="FILE")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
-        "inputs that choose what stays fp32 and give the error: an .npz file of one sample or of several along a first "
-        "axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
-        python="inputs that choose what stays fp32 and give the error: a path as for `--data`, or arrays by name")
+        "inputs that choose what stays fp32 and give the error, and the ranges of int8: an .npz file of one sample or "
+        "of several along a first axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
+        python="inputs that choose what stays fp32 and give the error, and the ranges of int8: a path as for `--data`, "
+        "or arrays by name")
     metric: str | Callable[..., float] | None = option(None, File(), "data", "your own score in place of the error: "
         "called with inputs, the original's outputs and the converted model's, by name; 0 is equal",
         metavar="FILE.py:FUNCTION", python="your own score in place of the error, a function of inputs, the original's "
@@ -306,7 +308,7 @@ def _check_eight(asked: RewriteOptions) -> None:
         raise UsageError(f"{asks[0]} and {asks[1]} do not go together.")
     if asked.data is None:
         raise UsageError(
-            f"{asks[0]} needs --data: the range of each tensor is measured on inputs that occur, some hundred at best. "
+            f"{asks[0]} needs --data: the range of each tensor is measured on inputs that occur, best a few hundred. "
             "Without data, --calibration-cache takes the ranges of a cache that TensorRT up to 10 wrote."
         )
     if asked.calibration is not None and asked.calibration not in METHODS:

@@ -24,7 +24,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.report import error_text
 
 GUESSED_PART = 0.6  # of the tolerance that an error on guessed inputs may reach, since it may be larger on others
-DOUBTED = 10.0  # times the tolerance: a doubt is about inputs that may not occur, and less would keep little in fp16
+DOUBTED = 10.0  # times the tolerance that a doubt may be: less leaves little in fp16, for inputs that may not occur
 NEARER = 2.0  # as small as on these inputs an output may be on others, by this
 SCALES = 4.0  # where the largest numbers of samples differ by more, so do the inputs
 SHORT = 64  # numbers of an output that may nearly cancel all at once

@@ -384,7 +384,8 @@ class _Conversion:
 
         compare  on the inputs by which they are chosen, and on those on which the error is measured
 
-        Doubts about other inputs choose them where that finds a conversion. They alone refuse none.
+        A conversion with small doubts about other inputs is searched first. A doubt alone refuses none: where none is
+        found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
         for doubting in (True, False) if compare[0].few else (False,):
