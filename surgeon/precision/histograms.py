@@ -85,7 +85,7 @@ def _mse(found: Histogram, kind: Eight) -> float:
 def _entropy(found: Histogram, kind: Eight) -> float:
     """The end with the least relative entropy between the numbers and their 128 levels, as TensorRT's calibrator."""
     counts = found.counts.astype(np.float64)
-    counts[0] = counts[1]  # zeros, of which a Relu makes as many as it likes, are exact at every scale
+    counts[0] = counts[1]  # zeros are exact at every scale, and a Relu may make most numbers 0
     used = int(np.ceil(found.largest * BINS / found.end))
     first = min(LEVELS_OF_ENTROPY, used)
     ends = np.unique(np.linspace(first, used, CANDIDATES).astype(int))
