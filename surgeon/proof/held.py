@@ -14,20 +14,21 @@ import numpy as np
 from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError
+from surgeon.ir.following import readers
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, LOCATES, MEASURES, MOVES, RETURNS_BOOL
+from surgeon.ir.protos import copied
 from surgeon.ir.ranges import UNKNOWN, Range, Ranges, range_of_type
 from surgeon.proof.integer_roles import INTEGER_TYPES, roles
 from surgeon.proof.pair import ModelPair
+from surgeon.proof.probes import CUTS
+from surgeon.targets.condition import dtype_name
 
 LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no larger
-# Up to which number a type holds each integer.
-HOLDS_UP_TO: dict[int, int] = {
-    TensorProto.FLOAT16: 1 << 11, TensorProto.BFLOAT16: 1 << 8, TensorProto.FLOAT: 1 << 24,
-    TensorProto.INT8: 127, TensorProto.UINT8: 255, TensorProto.INT16: (1 << 15) - 1, TensorProto.UINT16: (1 << 16) - 1,
-}  # fmt: skip
+# Up to which number a type holds each integer, of the types that do not hold each size.
+HOLDS_UP_TO: dict[int, int] = {elem: cut - 1 for elem, cut in CUTS.items() if cut <= LARGEST_SIZE}
 SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
 Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
 SUMS = frozenset({"CumSum", "ReduceL1", "ReduceSum"})
@@ -53,7 +54,7 @@ def too_large(pair: ModelPair) -> str:
     if lost is None or min((*before.lost(), *_lost_outputs(before, before)), default=lost)[0] < lost[0]:
         return ""
     held, largest, elem = lost
-    of = TensorProto.DataType.Name(elem).lower()
+    of = dtype_name(elem)
     return f"integers up to {largest:.3g} are computed in {of}, which holds each integer up to {held} alone"
 
 
@@ -74,12 +75,12 @@ def _maker(node: Node) -> Node | None:
 
 def _lost_outputs(before: _Counts, after: _Counts) -> Iterator[Lost]:
     """The integers that the original returns, where a side makes them of floats that do not hold them."""
-    for index, output in enumerate(before.outputs()):
-        found = before.ranges.of(output)
+    for original, output in zip(before.model.graph.outputs, after.model.graph.outputs, strict=True):
+        found = before.ranges.of(original)
         largest = max(abs(found.low), abs(found.high))
-        for value in (
-            _integers_before(after.outputs()[index], after.model) if found.whole and largest < math.inf else ()
-        ):
+        if not found.whole or not math.isfinite(largest):
+            continue
+        for value in _integers_before(output, after.model):
             elem = after.model.dtype(value)
             if HOLDS_UP_TO.get(elem, largest) < largest:
                 yield HOLDS_UP_TO[elem], largest, elem
@@ -108,15 +109,10 @@ class _Counts:
     @classmethod
     def of(cls, model: ModelProto, places: Collection[str]) -> _Counts | None:
         """Those of a side; None where that cannot be read."""
-        own = ModelProto()
-        own.CopyFrom(model)
         try:
-            return cls(Model(own), places)
+            return cls(Model(copied(model)), places)
         except ModelError:
             return None
-
-    def outputs(self) -> list[Value]:
-        return list(self.model.graph.outputs)
 
     def lost(self) -> Iterator[Lost]:
         """The tensors of integers that their types do not hold."""
@@ -151,16 +147,10 @@ class _Counts:
 
     def _is_read_as_integer(self, value: Value, is_sum: bool) -> bool:
         """Whether a tensor of floats becomes integers, or is a sum that is compared, before anything is made of it."""
-        todo, seen = [value], set[Value]()
-        while todo:
-            read = todo.pop()
-            seen.add(read)
-            for node in read.users:
-                made = [o for o in node.outputs if o is not None]
-                reads = node.key == "Cast" or (is_sum and node.key in COMPARES)
-                if reads and any(self.model.dtype(o) not in FLOATS for o in made):
-                    return True
-                todo += [o for o in made if o not in seen and node.key in MOVES]
+        for node, _ in readers([value], lambda node: node.key in MOVES):
+            reads = node.key == "Cast" or (is_sum and node.key in COMPARES)
+            if reads and any(o is not None and self.model.dtype(o) not in FLOATS for o in node.outputs):
+                return True
         return False
 
     def _unknown(self, value: Value) -> Range:

@@ -27,7 +27,7 @@ MASKING = 1e3  # numbers from here on stand for infinity: which one does not mat
 
 def few_differ(pair: ModelPair) -> str:
     """What a constant of the rewritten window has in a few elements; empty where none is like that."""
-    before, after = (dict(_large(m)) for m in (pair.before, pair.after))
+    before, after = (dict(_large(m)) for m in pair.both)
     tables = {n.input[0] for n in pair.after.graph.node if n.op_type in LOOKS_UP}
     after = {name: x for name, x in after.items() if is_float(x.dtype) or name in tables}
     old = {(x.shape, x.tobytes()) for x in before.values()}
