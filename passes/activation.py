@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from surgeon import Builder, Pattern, Value, const, op, require, rule, var
-from surgeon.ir.following import readers
+from surgeon.ir.following import divides, readers
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
 from ._clipped import by_sign, falling, rising
@@ -46,7 +46,7 @@ def _is_taken_near_zero(value: Value) -> bool:
     ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88.
     """
     read = readers([value], lambda node: node.key in HANDS_ON)
-    return any(n.key in ("Log", "Reciprocal") or (n.key == "Div" and n.inputs[1] is v) for n, v in read)
+    return any(node.key == "Log" or divides(node, v) for node, v in read)
 
 
 @rule(x / (op.Abs(x) + 1))

@@ -7,18 +7,25 @@ from collections.abc import Callable, Iterable, Iterator
 from surgeon.ir.graph import Node, Value
 
 
-def readers(values: Iterable[Value], through: Callable[[Node], bool]) -> Iterator[tuple[Node, Value]]:
+def readers(
+    values: Iterable[Value], through: Callable[[Node], bool], most: int | None = None
+) -> Iterator[tuple[Node, Value]]:
     """The nodes that read some tensors, each with the tensor, and those that read what nodes make that are looked
-    `through`."""
-    todo = list(values)
+    `through`; the walk ends after the readers of `most` tensors."""
+    todo = list(dict.fromkeys(values))
     seen = set(todo)
-    while todo:
+    while todo and (most is None or len(seen) - len(todo) < most):
         value = todo.pop()
         for user in value.users:
             yield user, value
             made = [o for o in user.outputs if o is not None and o not in seen] if through(user) else []
             todo += made
             seen.update(made)
+
+
+def divides(node: Node, value: Value) -> bool:
+    """Whether a node that reads a tensor divides by it."""
+    return node.key == "Reciprocal" or (node.key == "Div" and node.inputs[1] is value)
 
 
 def sources(

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from onnx import TensorProto
 
-from surgeon.ir.following import readers
+from surgeon.ir.following import divides, readers
 from surgeon.ir.graph import BODIED, Graph, Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
@@ -524,4 +524,4 @@ def _divides(node: Node) -> bool:
     """Whether what the node returns divides something, after roots and changes of shape."""
     made = [o for o in node.outputs if o is not None]
     after = readers(made, lambda user: user.key in ("Sqrt", "Expand", "Reshape", "Unsqueeze", "Cast", "Identity"))
-    return any(user.key == "Reciprocal" or (user.key == "Div" and user.inputs[1] is value) for user, value in after)
+    return any(divides(user, value) for user, value in after)

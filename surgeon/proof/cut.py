@@ -18,7 +18,7 @@ import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from surgeon.ir.definitions import by_definition
-from surgeon.ir.following import Closure
+from surgeon.ir.following import Closure, divides, readers
 from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
@@ -116,16 +116,8 @@ class Cutter:
 
     def is_divided_by(self, value: Value) -> bool:
         """Whether a Reciprocal or a Div may make an infinity of a zero of a tensor, directly or after a few nodes."""
-        todo, seen = [value, self.read_now(value)], set[Value]()
-        while todo and len(seen) < MOST_READERS:
-            read = todo.pop()
-            for node in () if read in seen else read.users:
-                if node.key == "Reciprocal" or (node.key == "Div" and node.inputs[1] is read):
-                    return True
-                if node.key in SIGN_OF_ZERO:
-                    todo += [o for o in node.outputs if o is not None]
-            seen.add(read)
-        return False
+        found = readers([value, self.read_now(value)], lambda node: node.key in SIGN_OF_ZERO, most=MOST_READERS)
+        return any(divides(node, read) for node, read in found)
 
     def _is_unread(self, alias: Value | None) -> bool:
         """Whether a tensor that stands for a window's output has gone since: no node is left to read it."""
