@@ -24,7 +24,7 @@ from surgeon.ir.graph import Graph, Node, Value, is_inside
 from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import KEEP_ZERO, MEASURES, MOVES
-from surgeon.ir.protos import all_nodes, body_protos, functions_behind, reads
+from surgeon.ir.protos import all_nodes, body_protos, copied, functions_behind, reads
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.proof.pair import ModelPair
@@ -305,8 +305,7 @@ class _CutSide:
 
     def _copy(self, node: Node) -> NodeProto:
         """A node as the window has it: with the window's names, without its own and its doc strings."""
-        proto = NodeProto()
-        proto.CopyFrom(node.proto)
+        proto = copied(node.proto)
         self._copy_bodies(node, proto)
         proto.name = ""
         proto.doc_string = ""
@@ -363,8 +362,8 @@ class _After(_CutSide):
         return body.live_deep()
 
     def _copy_bodies(self, node: Node, proto: NodeProto) -> None:
-        for body, copied in zip(node.bodies, body_protos(proto), strict=True):
-            body.copy_into(copied)
+        for body, inner in zip(node.bodies, body_protos(proto), strict=True):
+            body.copy_into(inner)
 
 
 def _in_file(made: Mapping[Value, Node], aliases: Mapping[Value, Value]) -> dict[Value, Value]:

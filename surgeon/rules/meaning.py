@@ -25,7 +25,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
 from surgeon.errors import PassError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import nodes_of
+from surgeon.ir.protos import copied, nodes_of
 from surgeon.ir.schemas import DOMAIN
 from surgeon.rules.spelling import arrange
 
@@ -116,9 +116,7 @@ def attach(model: Model) -> list[str]:
 
 def with_meanings(model: ModelProto) -> ModelProto:
     """A copy in which every node of surgeon's own has its meaning; targets 9.0 to 10.6 get their files without."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    indexed = Model(copy)
+    indexed = Model(copied(model))
     attach(indexed)
     return indexed.sync()
 
