@@ -322,13 +322,11 @@ class Judge:
                     break
         return None
 
-    def _at_sizes(
-        self, window: Window, sizes: Iterable[Sequence[SizedInput]], budget: _Budget, left: float = 0.0
-    ) -> Verdict | None:
-        """The verdict where some sizes show a difference; a part of the budget is `left` for others."""
+    def _at_sizes(self, window: Window, sizes: Iterable[Sequence[SizedInput]], budget: _Budget) -> Verdict | None:
+        """The verdict where some sizes show a difference."""
         rng = np.random.default_rng(0)
         for other in sizes:
-            if not budget.allows(window.cost(other), left):
+            if not budget.allows(window.cost(other)):
                 continue
             where = " of " + " x ".join(str(list(dims)) for _, _, dims in other)
             for feeds in sized_feeds(window, other, rng):
