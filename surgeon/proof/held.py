@@ -55,7 +55,7 @@ def too_large(pair: ModelPair) -> str:
         return ""
     held, largest, elem = lost
     of = dtype_name(elem)
-    return f"integers up to {largest:.3g} are computed in {of}, which holds each integer up to {held} alone"
+    return f"integers up to {largest:.3g} are computed in {of}, which holds each integer only up to {held}"
 
 
 def _casts(model: ModelProto) -> bool:

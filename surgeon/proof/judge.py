@@ -514,7 +514,7 @@ class Judge:
         if not math.isfinite(moved.gap) or found.gap > TIMES_THE_ORIGINAL * moved.gap:
             return None
         moves = f"ONNX Runtime's own optimizations change the original by {moved.error:.1e}"
-        return Difference(found.error, excuse=f"{moves}, and this by {found.error:.1e}, at most {MOST_EXCUSED:g}")
+        return Difference(found.error, excuse=f"{moves}; the difference is {found.error:.1e}, at most {MOST_EXCUSED:g}")
 
     @cached_property
     def _optimized(self) -> Runner:

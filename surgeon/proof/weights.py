@@ -35,7 +35,8 @@ def few_differ(pair: ModelPair) -> str:
         for source in (y for y in before.values() if y.size == x.size and y.dtype == x.dtype):
             count = _count_of_others(x, source)
             if count:
-                return f"{count} of the {x.size} elements of a constant are not what is made of the others"
+                of = f"{count} of the {x.size} elements of a constant"
+                return f"{of} are not computed from the original's as the others are"
     return ""
 
 
