@@ -22,6 +22,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
+from surgeon.pipeline.quantizers import LEVELS
 from surgeon.targets.target import Target
 
 Sizes = Callable[[Value], int | None]  # the number of elements of a tensor; None where it is not known
@@ -281,7 +282,7 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
     return Placed([layer for layer in found if not left[layer.node]], {n: why for n, why in left.items() if why})
 
 
-def channel_scales(weights: np.ndarray, axis: int, levels: int = 127) -> np.ndarray:
+def channel_scales(weights: np.ndarray, axis: int, levels: int = LEVELS) -> np.ndarray:
     """The scale of each channel that holds its weights in that many levels; 1 for a channel of zeros."""
     others = tuple(a for a in range(weights.ndim) if a != axis)
     top = np.asarray(np.abs(weights).max(axis=others), np.float32)

@@ -151,8 +151,7 @@ class Search(Generic[T]):
                 break
             middle = math.hypot(*added_in_order[:low], *added_in_order[:high]) / math.sqrt(2)
             count = min(max(_within(middle, added_in_order), low + 1), high - 1)
-        kept = order[low:]
-        return kept
+        return order[low:]
 
     def _shrink(self, items: Sequence[T], found: Items[T]) -> None:
         """Remove from a set what it does not need: halves first, then quarters, and so on."""
