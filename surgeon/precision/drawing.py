@@ -23,12 +23,17 @@ HARMONICS = 24
 SYLLABLE = 0.13  # seconds
 
 
+def kind_of(turn: int) -> int:
+    """The kind of the sample of a number: 0, 1 or 2."""
+    return turn // 2 % 3
+
+
 def image(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
     """Numbers from 0 to 1: a photograph, a printed page, a dark scene with letters; a line of text where it is low."""
     last = shape[-1] in CHANNELS and shape[-2] >= LARGE
     height, width = (shape[-3], shape[-2]) if last else (shape[-2], shape[-1])
     rest = (*shape[:-3], shape[-1]) if last else shape[:-2]
-    found = np.stack([_one_image(rng, rest[-1], height, width, turn // 2 % 3) for _ in range(int(np.prod(rest[:-1])))])
+    found = np.stack([_one_image(rng, rest[-1], height, width, kind_of(turn)) for _ in range(int(np.prod(rest[:-1])))])
     found = found.reshape(*rest, height, width)
     return np.moveaxis(found, -3, -1) if last else found
 
@@ -99,7 +104,7 @@ def _write(rng: np.random.Generator, canvas: np.ndarray, top: int, size: int, in
 
 def waveform(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
     """Numbers from -1 to 1: speech, quiet speech, and speech that ends in silence."""
-    length, kind = max(shape), turn // 2 % 3
+    length, kind = max(shape), kind_of(turn)
     found = (0.6, 0.03, 0.5)[kind] * _speech(rng, length) + 0.002 * rng.standard_normal(length)
     if kind == 2:
         found[length // 2 :] = 0
@@ -126,6 +131,6 @@ def _speech(rng: np.random.Generator, length: int) -> np.ndarray:
 def features(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
     """Standard normal numbers; numbers alike among neighbours, as logarithms of spectra are; small ones."""
     found = rng.standard_normal(shape)
-    if turn // 2 % 3 == 1 and len(shape) > 1 and min(shape[-2:]) > 1:
+    if kind_of(turn) == 1 and len(shape) > 1 and min(shape[-2:]) > 1:
         found = 5 * _natural(rng, shape[-2], shape[-1]) - 3 + 0.3 * found
-    return found * (0.1 if turn // 2 % 3 == 2 else 1.0)
+    return found * (0.1 if kind_of(turn) == 2 else 1.0)

@@ -25,7 +25,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Unrunnable
-from surgeon.precision.drawing import features, image, waveform
+from surgeon.precision.drawing import features, image, kind_of, waveform
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
@@ -318,7 +318,7 @@ def _compared_number(model: Model, node: Node) -> int | None:
 
 def _photo(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
     found = image(rng, shape, turn)
-    return (found, (found - 0.45) / 0.225, 2 * found - 1)[turn // 2 % 3]  # of every two samples one chooses
+    return (found, (found - 0.45) / 0.225, 2 * found - 1)[kind_of(turn)]
 
 
 def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
@@ -331,7 +331,7 @@ def _mask(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.nda
 def _ids(rows: int) -> Guess:
     def draw(rng: np.random.Generator, shape: tuple[int, ...], turn: int) -> np.ndarray:
         found = rng.integers(0, rows, shape)
-        return found if turn // 2 % 3 < 2 else found * _mask(rng, shape, 2).astype(int)  # and 0 at the end
+        return found if kind_of(turn) < 2 else found * _mask(rng, shape, 2).astype(int)  # and 0 at the end
 
     return Guess(f"row numbers of a table of {rows}", draw)
 
