@@ -2,25 +2,29 @@
 
 `conversion` describes what stays fp32. The modules, lower ones first:
 
-    formats     the types, and what each holds of fp32's numbers
-    data        samples of inputs that the user gives
-    inputs      inputs that occur, for runs without data
-    operators   what operators do to the size of numbers
-    ranges      the numbers of a run
-    plan        which node computes in which type
-    settle      the borders between two types
-    planner     why a node stays fp32
-    emit        the model that a plan describes
-    rounding    a model in half precision as a strongly typed runtime computes it
-    steps       a quantized model without the steps of its quantizers
-    standard    when two models are equal
-    comparison  how far a converted model is from its original
-    histograms  the numbers of a tensor over many samples, and the scale of each method
-    distance    how far the outputs of a quantized model are, as one number
-    quantize    `--int8` and `--fp8`
-    search      the cheapest set of nodes that is enough, by measuring
-    conversion  the whole conversion: `convert`
-    rewriting   `surgeon.rewrite`: a rewrite, and then `convert` if that is asked for
+    formats       the types, and what each holds of fp32's numbers
+    data          samples of inputs that the user gives
+    drawing       numbers as inputs hold them
+    inputs        inputs that occur, for runs without data
+    operators     what operators do to the size of numbers
+    ranges        the numbers of a run
+    plan          which node computes in which type
+    settle        the borders between two types
+    planner       why a node stays fp32
+    emit          the model that a plan describes
+    default_load  whether ONNX Runtime's default options load a model, and what changes that
+    rounding      a model in half precision as a strongly typed runtime computes it
+    steps         a quantized model without the steps of its quantizers
+    standard      when two models are equal
+    comparison    how far a converted model is from its original
+    search        the cheapest set of items that is enough, by measuring
+    histograms    the numbers of a tensor over many samples, and the scale of each method
+    distance      how far the outputs of a quantized model are, as one number
+    repair_qdq    `--repair-qdq` and `--calibration-cache`
+    quantize      `--int8` and `--fp8`
+    conversion    the whole conversion: `convert`
+    tuning        `--tune`
+    rewriting     `surgeon.rewrite`: a rewrite, and what of this is asked for
 """
 
 from importlib import import_module
