@@ -15,7 +15,6 @@ Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the sample o
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto
 
 from surgeon import HALVES, Stage, attr, const, op, rule, var
 
@@ -29,10 +28,10 @@ def moments(b, x, scale, bias, epsilon):
     dtype, rank = b.dtype(x), b.known_rank(x)
     axes = list(range(2, rank))
     scale, bias = (a.astype(np.float32).reshape(1, -1, *[1] * (rank - 2)) for a in (scale, bias))
-    wide = b.Cast(x, to=TensorProto.FLOAT)
+    wide = b.wide(x)
     mean, square = (b.ReduceMean(v, axes=axes, keepdims=1) for v in (wide, b.Mul(wide, wide)))
     variance = b.Max(b.Sub(square, b.Mul(mean, mean)), 0.0)
     factor = b.Div(scale, b.Sqrt(b.Add(variance, epsilon)))
     rounded = b.Cast(mean, to=dtype)
-    offset = b.Sub(bias, b.Mul(b.Sub(mean, b.Cast(rounded, to=TensorProto.FLOAT)), factor))
+    offset = b.Sub(bias, b.Mul(b.Sub(mean, b.wide(rounded)), factor))
     return b.Add(b.Mul(b.Sub(x, rounded), b.Cast(factor, to=dtype)), b.Cast(offset, to=dtype))
