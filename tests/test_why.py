@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,40 +225,40 @@ def test_why_prints_cause_node_pass_and_command(tmp_path: Path, capsys: Captured
     assert re.search(r"^  type +surgeon rewrite '.*a model\.onnx' OUT\.onnx --target 8\.4\.1$", printed, re.MULTILINE)
 
 
-def test_why_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("TopK: K exceeds the maximum value allowed (3840)\n"))
-    assert main(["why", "--target", "10.9"]) == 0
-    printed = capsys.readouterr().out
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Callable[..., str]:
+    """What `surgeon why` with some arguments prints of a log on standard input."""
+
+    def run(log: str, *words: str) -> str:
+        monkeypatch.setattr("sys.stdin", io.StringIO(log))
+        assert main(["why", *words]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_why_reads_standard_input(said: Callable[..., str]) -> None:
+    printed = said("TopK: K exceeds the maximum value allowed (3840)\n", "--target", "10.9")
     assert printed.startswith("topk-limit: ") and "surgeon check MODEL.onnx --target 10.9" in printed
     assert "VERSION" not in printed
 
 
-def test_why_says_nothing_of_a_target_that_it_does_not_know(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
-) -> None:
+def test_why_says_nothing_of_a_target_that_it_does_not_know(said: Callable[..., str], tmp_path: Path) -> None:
     onnx.save(model(NORM), tmp_path / "m.onnx")
     log = "InstanceNormalization plugin was not found in the plugin registry!\nInvalid Node - norm\n"
-    monkeypatch.setattr("sys.stdin", io.StringIO(log))
-    assert main(["why", "-", "--model", str(tmp_path / "m.onnx")]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(said(log, "-", "--model", str(tmp_path / "m.onnx")).split())
     assert "--target VERSION" in printed and "put its release in place of VERSION" in printed
     assert "InstanceNormalization norm" in printed and "fixed by" not in printed
 
 
-def test_a_message_of_one_release_names_the_target(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("Unknown option: --fp16\n"))
-    assert main(["why"]) == 0
-    assert "surgeon rewrite MODEL.onnx OUT.onnx --target 11 --fp16" in capsys.readouterr().out
+def test_a_message_of_one_release_names_the_target(said: Callable[..., str]) -> None:
+    assert "surgeon rewrite MODEL.onnx OUT.onnx --target 11 --fp16" in said("Unknown option: --fp16\n")
 
 
-def test_why_says_that_the_model_lacks_the_node(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captured
-) -> None:
+def test_why_says_that_the_model_lacks_the_node(said: Callable[..., str], tmp_path: Path) -> None:
     onnx.save(model(NORM), tmp_path / "m.onnx")
     log = "[TensorRT v8601]\nCould not find any implementation for node /head/Conv_7.\n"
-    monkeypatch.setattr("sys.stdin", io.StringIO(log))
-    assert main(["why", "-", "--model", str(tmp_path / "m.onnx")]) == 0
-    printed = capsys.readouterr().out
+    printed = said(log, "-", "--model", str(tmp_path / "m.onnx"))
     assert "/head/Conv_7; the model has no node of this name" in printed and "no pass" not in printed
 
 
