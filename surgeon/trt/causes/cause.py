@@ -15,9 +15,7 @@ SHAPES = "python -m onnxruntime.tools.symbolic_shape_infer --input {model} --out
 COMPARE = "surgeon compare {model} OUT.onnx --bisect DIR"
 BUILD = "trtexec --onnx={model} --saveEngine=OUT.engine"
 SMALL = f"{BUILD} --memPoolSize=workspace:512 --builderOptimizationLevel=2"
-QUANTIZE = (
-    "python -m modelopt.onnx.quantization --onnx_path={model} --calibration_data=INPUTS.npy --output_path=OUT.onnx"
-)
+QUANTIZE = f"{REWRITE} --int8 --data INPUTS.npz"
 DLA = "trtexec --onnx={model} --fp16 --useDLACore=0 --allowGPUFallback"
 GPU_PACKAGE = "pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu"
 
