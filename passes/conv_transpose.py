@@ -28,13 +28,15 @@ from onnx import TensorProto
 from surgeon import Builder, Node, Value, op, require, rule, var
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
+from ._in_fp32 import in_fp32
+
 x, weight = var("x"), var("weight")
 
 
 @rule(op.ConvTranspose(x, weight, ...), strategy="decompose")
 def decompose(b, x, weight):
     if b.dtype(x) == TensorProto.BFLOAT16:
-        return _in_fp32(b)
+        return in_fp32(b)
     node, rank = b.root, b.known_rank(x)
     attrs = dict(node.attrs)
     auto = attrs.get("auto_pad") or "NOTSET"
@@ -52,12 +54,6 @@ def decompose(b, x, weight):
         x, attrs = _with_zeros_between(b, x, attrs, auto)
     found = _taken(b, x, weight, bias, attrs)
     return b.ConvTranspose(x, weight, *([] if bias is None else [bias]), **attrs) if found is None else found
-
-
-def _in_fp32(b: Builder) -> Value:
-    """The node in fp32, between Casts: what a sum of products in bf16 is rounded from."""
-    wide = b.again([None if v is None else b.Cast(v, to=TensorProto.FLOAT) for v in b.root.inputs])
-    return b.Cast(wide, to=TensorProto.BFLOAT16)
 
 
 def _taken(b: Builder, x: Value, weight: Value, bias: Value | None, attrs: dict[str, Any]) -> Value | None:

@@ -57,6 +57,7 @@ from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.quantization import left_out_axis
 from surgeon.targets.conditions.ranks import flattened_matrix, vector_by_batch
 
+from ._in_fp32 import in_fp32
 from ._node_at_opset import trimmed
 from ._reduction import over_nothing
 
@@ -229,7 +230,7 @@ def reduce_bool(b, x):
 @rule(op.Mean(var("x", dtype=HALVES), ...), strategy="decompose")
 def mean_in_fp32(b, x):
     """The parser reads the factor of half precision as fp32: it returns almost 0."""
-    return b.Cast(b.Mean(*(b.Cast(given, to=TensorProto.FLOAT) for given in b.root.inputs)), to=b.dtype(x))
+    return in_fp32(b)
 
 
 @rule(op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector), strategy="decompose")
