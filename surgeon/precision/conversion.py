@@ -428,7 +428,9 @@ class _Conversion:
 
     def _first_aim(self, comparison: Comparison, known: dict[frozenset[Node], float], result: PrecisionResult) -> float:
         """The part of the tolerance for which islands are chosen at first: a small one where few inputs choose them,
-        and some are needed."""
+        and some are needed. The error on guessed inputs has its margin in the score."""
+        if comparison.kind == "guessed":
+            return AIMS[-1]
         if not comparison.few:
             return AIMS[1]
         errors = self.errors(comparison, {}, most=MOST_KEPT)
