@@ -63,7 +63,7 @@ def statement(tolerance: float) -> str:
 class Standard:
     """Whether one model may replace another.
 
-    converted  whether the second one was converted to half precision
+    converted  whether the second one was converted to half precision, as those are whose `types` are given
     limit      the largest error of an output that is allowed then
     chosen     the indices of the outputs whose rows are chosen
     reference  what is run for the first one
@@ -88,7 +88,7 @@ class Standard:
     ) -> None:
         self.base, self.base_after, self.limit = base, base_after or base, limit
         self.reference, self.evaluated = with_functions(before), with_functions(after)
-        self.converted = _halves(after) > _halves(before)
+        self.converted = types is not None or _halves(after) > _halves(before)
         self._rough: Runner | None = None
         self.stepless = False
         self.chosen: set[int] = chosen or set()
