@@ -595,8 +595,8 @@ def test_the_log_is_not_overwritten(words: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("cut.npz", b"PK\x03\x04 and no more", "does not hold arrays"),
-        ("text.npz", b"1 2 3", "does not hold arrays"),
+        ("cut.npz", b"PK\x03\x04 and no more", "is not an .npz file"),
+        ("text.npz", b"1 2 3", "is not an .npz file"),
         ("raises.py", b"def load_data():\n    raise RuntimeError('no camera')\n", "no camera"),
         ("raises_late.py", b"def load_data():\n    yield {}['x']\n", "KeyError"),
         ("broken.py", b"def (", "broken.py"),

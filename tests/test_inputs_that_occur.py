@@ -59,7 +59,7 @@ def test_a_folder_has_a_sample_in_each_file_and_reads_it_when_it_comes(tmp_path:
     (tmp_path / "c.npz").write_bytes(b"no arrays")
     reading = iter(samples)
     assert int(next(reading)["x"][0]) == 1 and int(next(reading)["x"][0]) == 7
-    with pytest.raises(UsageError, match=r"c\.npz' does not hold arrays"):
+    with pytest.raises(UsageError, match=r"c\.npz' is not an .npz file"):
         next(reading)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from onnx import ModelProto, helper
@@ -148,13 +148,14 @@ def load_data(path: str | Path) -> Samples:
 
 
 def _read(file: Path) -> Feeds:
+    how = "Write one with numpy.savez(path, **inputs)."
+    if not is_zipfile(file):  # NumPy's own error speaks of pickled objects
+        raise UsageError(f"'{file}' is not an .npz file. {how}")
     try:
         with np.load(file) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, AttributeError, BadZipFile) as error:  # AttributeError: one array alone
-        raise UsageError(
-            f"'{file}' does not hold arrays: {str(error).rstrip('.')}. Write one with numpy.savez(path, **inputs)."
-        ) from None
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise UsageError(f"'{file}' does not hold arrays: {str(error).rstrip('.')}. {how}") from None
 
 
 def _imported(where: Path, function: str) -> Any:
