@@ -126,6 +126,18 @@ def test_the_tolerance_decides_what_stays() -> None:
         quantized(model(), tolerance=1e-6)
 
 
+@pytest.mark.parametrize("target", ["10.9", "rtx"])
+def test_compare_has_the_tolerance_of_quantized_models(target: str, tmp_path: Path) -> None:
+    """It has the same for int8 alone (10.9) and for int8 and fp16 (rtx)."""
+    onnx.save(model(), tmp_path / "before.onnx")
+    quantized(model(), target, calibration="max").save(tmp_path / "after.onnx")
+    np.savez(tmp_path / "data.npz", **samples(9)[-1])
+    command = ["compare", str(tmp_path / "before.onnx"), str(tmp_path / "after.onnx"), "--data"]
+    command.append(str(tmp_path / "data.npz"))
+    assert main(command) == 0
+    assert main([*command, "--tolerance", "0.001"]) == 1
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_are_named(number: float) -> None:
     data = samples()

@@ -39,12 +39,11 @@ from surgeon.precision.ranges import THREADS
 from surgeon.precision.repair_qdq import at_opset
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
-from surgeon.precision.standard import fed
+from surgeon.precision.standard import QUANTIZED_LIMIT, fed
 from surgeon.proof.feeds import Feeds
 from surgeon.report import Progress, counted
 from surgeon.rules.meaning import with_functions
 
-LIMIT = 0.15  # of the error: the cosine of two outputs is 0.99 then
 AIMS = (0.8, 0.5, 0.3)  # parts of the tolerance by which pairs are chosen, as other inputs have other errors
 CHOOSE = 4  # samples by which scales and pairs are chosen
 HELD = 32  # samples on which the error is measured
@@ -99,7 +98,7 @@ class Quantization:
         self.options, self.kind = options, kind
         self.bare = Unquantized(model, {}, {}, [], [])
         self.model = Model(model)
-        self.tolerance = LIMIT if options.tolerance is None else options.tolerance
+        self.tolerance = QUANTIZED_LIMIT if options.tolerance is None else options.tolerance
         self.progress: Progress = options.progress or (lambda phase, done, total: None)
         samples = data.checked(model)
         self.count = len(samples)

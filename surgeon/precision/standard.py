@@ -14,6 +14,10 @@ inputs. One that was converted to half precision is held to a tolerance:
    rule 3.
 5. Quantizers have no steps (see `steps`): with them, the error of a last digit becomes one of a 127th.
 6. The inputs are the user's, else those of `inputs`, which occur.
+
+One to which quantizers were added is held to `QUANTIZED_LIMIT` unless the user gives a tolerance. Its steps count, and
+the error of an output is the root of the mean square of a - b, relative to that of b: the largest error of an element
+is often that of a number near the border of two steps.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied, types_held
+from surgeon.ir.operators import QUANTIZES
+from surgeon.ir.protos import all_nodes, copied, types_held
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import computes_in_half, kept_or_rounded
 from surgeon.precision.operators import chosen_outputs
@@ -47,23 +52,17 @@ from surgeon.report import error_text
 from surgeon.rules.meaning import with_functions
 
 LIMIT = 0.01  # relative to the largest number of an output
+QUANTIZED_LIMIT = 0.15  # of the error of a quantized model: the cosine of two outputs is 0.99 then
 TIMES_THE_ROUNDING = 2.0  # as many integers may differ as rounding the weights and inputs alone changes
 MOST_COLUMNS = 64  # of the rows that are compared one by one
 QUANTILE = 0.99  # of the elements of an output
 
 
-def statement(tolerance: float) -> str:
-    """The sentence of a report on two models where the second was converted."""
-    return (
-        "the second model computes in half precision: it runs with every tensor of 16 bits rounded, and errors up to "
-        f"{tolerance:g} of an output's largest number count as equal"
-    )
-
-
 class Standard:
     """Whether one model may replace another.
 
-    converted  whether the second one was converted to half precision, as those are whose `types` are given
+    quantized  whether the second one has quantizers and the first has none
+    converted  whether it was converted to half precision, as those are whose `types` are given, or quantized
     limit      the largest error of an output that is allowed then
     chosen     the indices of the outputs whose rows are chosen
     reference  what is run for the first one
@@ -81,14 +80,16 @@ class Standard:
         after: ModelProto,
         base: Path | None = None,
         base_after: Path | None = None,
-        limit: float = LIMIT,
+        limit: float | None = None,
         types: Mapping[str, int] | None = None,
         chosen: set[int] | None = None,
         stepless: bool = True,
     ) -> None:
-        self.base, self.base_after, self.limit = base, base_after or base, limit
+        self.base, self.base_after = base, base_after or base
+        self.quantized = is_quantized(after) and not is_quantized(before)
+        self.limit = (QUANTIZED_LIMIT if self.quantized else LIMIT) if limit is None else limit
         self.reference, self.evaluated = with_functions(before), with_functions(after)
-        self.converted = types is not None or _halves(after) > _halves(before)
+        self.converted = self.quantized or types is not None or _halves(after) > _halves(before)
         self._rough: Runner | None = None
         self.stepless = False
         self.chosen: set[int] = chosen or set()
@@ -123,6 +124,25 @@ class Standard:
         own = tolerance_of(dtype)
         holds_floats = is_float(dtype) or dtype.kind == "O"  # a sequence may
         return max(own, self.limit) if self.converted and holds_floats else own
+
+    def statement(self) -> str:
+        """The sentence of a report on two models where the second was converted."""
+        if self.quantized:
+            return (
+                "the second model is quantized: an output counts as equal where the root of the mean square of its "
+                f"errors is at most {self.limit:g} of that of its numbers"
+            )
+        return (
+            "the second model computes in half precision: it runs with every tensor of 16 bits rounded, and errors up "
+            f"to {self.limit:g} of an output's largest number count as equal"
+        )
+
+    def error_of(self, given: np.ndarray, expected: np.ndarray, *, quick: bool = False) -> Error:
+        """The error of an output by this standard."""
+        error = error_of(given, expected, quick=quick)
+        if not self.quantized or not np.isfinite(error.relative):
+            return error
+        return error._replace(relative=mean_error(given, expected))
 
     def rough(self, feeds: Feeds) -> list[np.ndarray]:
         """The original's outputs with weights and inputs rounded to fp16. Raises Unrunnable."""
@@ -182,6 +202,14 @@ def error_of(given: np.ndarray, expected: np.ndarray, *, quick: bool = False) ->
         relative, quantile = (float(np.float64(x) / scale) for x in (gaps.max(), np.quantile(gaps, QUANTILE)))
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
     return Error(relative, quantile, float(a @ b) / size if size else float(not gaps.any()), largest)
+
+
+def mean_error(given: np.ndarray, expected: np.ndarray) -> float:
+    """The root of the mean square of the errors, relative to that of the numbers of the original that are finite."""
+    b = expected.astype(np.float64)
+    counted = np.isfinite(b)
+    apart, size = (float(np.linalg.norm(x[counted])) for x in (given.astype(np.float64) - b, b))
+    return apart / size if size else (np.inf if apart else 0.0)
 
 
 def row_gaps(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -253,7 +281,7 @@ class Trial:
             return Difference(np.inf, f"it returns the shape {list(given.shape)} instead of {list(expected.shape)}")
         if not is_float(expected.dtype):
             return self._of_integers(index, given, expected)
-        error = self.measured[index] = error_of(given, expected, quick=self.quick)
+        error = self.measured[index] = self.standard.error_of(given, expected, quick=self.quick)
         if index in self.standard.chosen and not error.relative <= self.standard.limit:
             return self._of_rows(index, given, expected, error)
         limit = self.standard.limit if tolerance is None else max(tolerance, self.standard.limit)
@@ -265,10 +293,15 @@ class Trial:
         return Difference(error.relative, why, error.relative * error.largest)
 
     def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
-        """Integers, bools or texts: twice as many may differ as rounding the weights and inputs alone changes."""
+        """Integers, bools or texts: twice as many may differ as rounding the weights and inputs alone changes.
+
+        Of a quantized model the limit's share may, too.
+        """
         differing = int((given != expected).sum())
         if not differing:
             return Difference(0.0)
+        if self.standard.quantized and differing <= self.standard.limit * expected.size:
+            return Difference(0.0, excuse=f"{differing} of {expected.size} results differ")
         rough = self._rounded(index)
         changed = 0 if rough is None or rough.shape != expected.shape else int((rough != expected).sum())
         if differing <= TIMES_THE_ROUNDING * changed:
@@ -312,6 +345,11 @@ def fed(model: ModelProto, feeds: Feeds) -> Feeds:
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             found[info.name] = np.asarray(array).astype(dtype, copy=False)
     return found
+
+
+def is_quantized(model: ModelProto) -> bool:
+    """Whether a model computes in eight bits or fewer, or stores weights so."""
+    return any(node.op_type in QUANTIZES or node.op_type == "DequantizeLinear" for node in all_nodes(model.graph))
 
 
 def _halves(model: ModelProto) -> int:

@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
 from surgeon.precision.data import load_data
 from surgeon.precision.inputs import plausible
-from surgeon.precision.standard import LIMIT, Standard, Trial, fed, statement
+from surgeon.precision.standard import Standard, Trial, fed
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE
 from surgeon.proof.randomness import why_random
 from surgeon.proof.whole import whole_pair
@@ -55,7 +56,7 @@ def compare(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Any] | None = None,
     data: str | None = None,
-    tolerance: float = LIMIT,
+    tolerance: float | None = None,
     network: bool = False,
     engine: bool | None = None,
     runtime: str | None = None,
@@ -72,7 +73,8 @@ def compare(
     shapes    sizes of symbolic dimensions, by input
     values    of inputs of the original that `rewritten` does not have: what `surgeon rewrite --set` froze them to
     data      an .npz file, a folder of them, or a Polygraphy data loader script (a .py with a function load_data)
-    tolerance of the error of an output, relative to its largest number, where `rewritten` is in half precision
+    tolerance of the error of an output, relative to its largest number, where `rewritten` is in half precision: 0.01
+              unless given; of a quantized model it is relative to the root of the mean square, and 0.15
     network   evaluate the network that TensorRT's parser builds of `rewritten` too:
               needs TensorRT or TensorRT-RTX, no GPU
     engine    run `rewritten` on TensorRT too: None where that can be done (a note says why not), True in any case
@@ -110,8 +112,8 @@ def compare(
     dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
     comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
     if standard.converted:
-        comparison.tolerance = tolerance
-        comparison.notes.append(statement(tolerance))
+        comparison.tolerance = standard.limit
+        comparison.notes.append(standard.statement())
     with contextlib.ExitStack() as held:
         second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten))
         runs: list[tuple[Side, Run]] = [(Side(OnnxRuntime()), lambda feeds: second(fed(standard.evaluated, feeds)))]
@@ -227,7 +229,10 @@ def _compare_one(side: Side, run: Run, trial: Trial, comparison: Comparison) -> 
             found = trial.difference(index, a, math.inf)
             _note_once(comparison, FLUSHED.format(side.title))
         if kind not in NOT_COUNTED:
-            statistics.add(figures(kind, a, b), found)
+            counted = figures(kind, a, b)
+            if index in trial.measured:
+                counted = replace(counted, error=trial.measured[index].relative)
+            statistics.add(counted, found)
         if found.why and not statistics.why:
             statistics.why = f"on {kind} inputs {found.why}"
 

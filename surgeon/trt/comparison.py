@@ -22,7 +22,8 @@ MOST_SHOWN = 8  # outputs, and notes, in the `repr` of a comparison, which fits 
 class Figures:
     """Polygraphy's statistics of one output on one set of inputs, over the numbers that both sides have.
 
-    error     the largest difference over the largest number of the original: what the verdict goes by
+    error     the largest difference over the largest number of the original, of a quantized model the error of
+              `surgeon.precision.standard`: what the verdict goes by
     absolute  the largest difference; relative the largest of an element to the original's
               element; l2 of all differences
     cosine    of the angle between the two; psnr in dB, inf where the two are equal

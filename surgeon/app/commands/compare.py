@@ -15,7 +15,6 @@ from surgeon.app.commands import DONE, FAILED, ended, worst
 from surgeon.app.findings import DIFFERS, FORMATS, UNREADABLE, Finding
 from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
-from surgeon.precision.standard import LIMIT
 from surgeon.report import error_text
 from surgeon.trt.bisect import bisect_files, check_folder
 from surgeon.trt.compare import compare
@@ -54,7 +53,7 @@ def _compared(args: argparse.Namespace, screen: Screen) -> Comparison:
             shapes=arguments.shapes(args.shapes),
             values=arguments.values(args.set),
             data=args.data,
-            tolerance=LIMIT if args.tolerance is None else args.tolerance,
+            tolerance=args.tolerance,
             network=args.network,
             engine=args.trt,
             runtime=args.runtime,
