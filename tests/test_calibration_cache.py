@@ -129,6 +129,92 @@ def test_a_model_with_quantizers(tmp_path: Path) -> None:
         surgeon.rewrite(once, calibration_cache=cache(tmp_path, SCALES))
 
 
+# ---- --write-calibration-cache ---------------------------------------------------------------------------------------
+
+
+def written(path: Path) -> dict[str, str]:
+    header, *lines = path.read_text().splitlines()
+    assert header == "TRT-8401-EntropyCalibration2"
+    return dict(line.rsplit(": ", 1) for line in lines)
+
+
+def scales_in_hex(result: surgeon.Result) -> dict[str, str]:
+    return {name: scale.hex() for name, scale in quantized(result).items()}
+
+
+def samples() -> list[dict[str, np.ndarray]]:
+    return [{"x": RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)} for _ in range(8)]
+
+
+@pytest.mark.parametrize("target", ["8.4", "10.9", "rtx"])
+def test_a_calibration_is_written_and_read_back(target: str, tmp_path: Path) -> None:
+    path, data = tmp_path / "c.cache", samples()
+    first = surgeon.rewrite(model(), target=target, int8=True, data=data, fp16=False, write_calibration_cache=path)
+    assert list(written(path)) == ["x", "c", "r", "p", "e", "m", "y"], "an engine needs that of each tensor"
+    told = f"the scales of 7 tensors are in the calibration cache '{path}'"
+    assert told in first.report.warnings
+    plain = surgeon.rewrite(model(), target="10.9", int8=True, data=data)
+    assert quantized(rewritten(path)) == quantized(plain)
+    assert scales_in_hex(plain).items() <= written(path).items()
+
+
+def test_what_a_layer_in_floating_point_reads_has_no_line(tmp_path: Path) -> None:
+    given, path = parser.parse_model(TEXT.replace("[1,32,8,8] y", "[1,6,8,8] y")), tmp_path / "c.cache"
+    for name, before in (("w", 32), ("v", 6)):
+        weights = RNG.normal(0, 0.1, (6, before, 3, 3)).astype(np.float32)
+        given.graph.initializer.append(numpy_helper.from_array(weights, name))
+    surgeon.rewrite(given, target="10.9", int8=True, data=samples(), write_calibration_cache=path)
+    assert list(written(path)) == ["x", "c", "r", "e", "m", "y"]
+
+
+def test_the_quantizers_of_a_file_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.cache"
+    once = rewritten(cache(tmp_path, SCALES))
+    surgeon.rewrite(once.model, target="10.9", write_calibration_cache=path)
+    assert written(path) == scales_in_hex(once) == {"x": hexadecimal(0.03), "p": hexadecimal(0.06)}
+    assert quantized(rewritten(path)) == quantized(once)
+
+
+def test_quantizers_that_were_placed_anew_are_written(tmp_path: Path) -> None:
+    path, once = tmp_path / "c.cache", rewritten(cache(tmp_path, SCALES)).model
+    again = surgeon.rewrite(once, target="10.9", symmetric_int8=True, repair_qdq=True, write_calibration_cache=path)
+    assert written(path) == scales_in_hex(again) != {}
+
+
+def test_a_quantizer_of_uint8_has_the_scale_around_zero_that_holds_its_range(tmp_path: Path) -> None:
+    path = tmp_path / "c.cache"
+    given = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[4] x) => (float[4] y) <float s = {0.1}, uint8 z = {100}> {
+            q = QuantizeLinear (x, s, z)
+            d = DequantizeLinear (q, s, z)
+            y = Sin (d)
+        }"""
+    )
+    surgeon.rewrite(given, write_calibration_cache=path)
+    assert written(path) == {"x": hexadecimal(np.float32(155 * np.float64(np.float32(0.1)) / 127))}
+
+
+def test_a_model_without_scales_has_no_cache(tmp_path: Path) -> None:
+    path = tmp_path / "c.cache"
+    with pytest.raises(surgeon.UsageError, match="goes with --int8 --data, or with a model that has quantizers"):
+        surgeon.rewrite(model(), write_calibration_cache=path)
+    with pytest.raises(surgeon.UsageError, match="not with --fp8"):
+        surgeon.rewrite(model(), fp8=True, data=samples(), write_calibration_cache=path)
+    assert not path.exists()
+
+
+def test_a_cache_is_written_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, given = tmp_path / "c.cache", tmp_path / "in.onnx"
+    onnx.save(rewritten(cache(tmp_path, SCALES)).model, given)
+    words = ["rewrite", str(given), str(tmp_path / "out.onnx"), "--write-calibration-cache", str(path)]
+    assert main([*words, "--check"]) == 2 and "--check writes nothing" in capsys.readouterr().err
+    assert main(words) == 0
+    assert "the scales of 2 tensors are in the calibration cache" in " ".join(capsys.readouterr().out.split())
+    assert main([*words[:-1], str(given)]) == 2, "the input is not overwritten"
+    assert main(["rewrite", str(given), str(given), "-o", f"{tmp_path}/", *words[3:]]) == 2
+
+
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(model(), tmp_path / "in.onnx")
     words = ["rewrite", str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx"), "--target", "10.9"]

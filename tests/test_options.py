@@ -66,6 +66,7 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "calibration": (["--calibration", "mse"], 'calibration = "mse"', "mse"),
     "symmetric_int8": (["--symmetric-int8"], "symmetric_int8 = true", True),
     "calibration_cache": (["--calibration-cache", "DIR/c"], 'calibration-cache = "DIR/c"', "DIR/c"),
+    "write_calibration_cache": (["--write-calibration-cache", "DIR/w"], 'write-calibration-cache = "DIR/w"', "DIR/w"),
     "repair_qdq": (["--repair-qdq"], "repair_qdq = true", True),
     "data": (["--data", "DIR/x.npz"], 'data = "DIR/x.npz"', "DIR/x.npz"),
     "strict": (["--strict"], "strict = true", True),
@@ -146,7 +147,7 @@ def test_an_option_is_in_the_help_in_python_and_in_the_file(command: str, keywor
         [str(project / "DIR")]
         if keyword == "passes"
         else str(project / wanted)
-        if keyword in ("data", "metric", "calibration_cache")
+        if keyword in ("data", "metric", "calibration_cache", "write_calibration_cache")
         else wanted
     )
 

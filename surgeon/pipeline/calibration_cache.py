@@ -1,4 +1,5 @@
-"""A calibration cache of TensorRT up to 10, and the tensors of a model that its lines are of: `--calibration-cache`.
+"""A calibration cache of TensorRT up to 10: `--calibration-cache` finds the tensors of a model that its lines are of,
+`--write-calibration-cache` writes one.
 
 The first line names the release and the calibrator. Each other line is `tensor: 3c008912`, the scale of the tensor in
 int8: fp32, its four bytes in hexadecimal, the highest first. Tensors that the importer added have no name of the model:
@@ -8,19 +9,20 @@ int8: fp32, its four bytes in hexadecimal, the highest first. Tensors that the i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.pipeline.placement import ONE_SCALE, TRANSPARENT
-from surgeon.pipeline.quantizers import LEVELS, Grid
+from surgeon.pipeline.quantizers import LEVELS, Grid, unquantized
 
+WRITTEN = "TRT-8401-EntropyCalibration2"  # the calibrator of trtexec and Polygraphy; later releases read it, too
 HEADER = re.compile(r"TRT-\d+-\w*Calibration\w*")
 LINE = re.compile(r"(.+): *([0-9a-fA-F]{1,8})")
 UNNAMED = re.compile(r"\(Unnamed (Layer|ITensor)\* (\d+)\)")
@@ -70,10 +72,31 @@ def read_cache(path: Path) -> list[Line]:
     return found
 
 
+def cache_text(scales: Mapping[str, float]) -> bytes:
+    """The file of scales by tensor."""
+    lines = (f"{name}: {np.array(scale, '>f4').tobytes().hex()}" for name, scale in scales.items())
+    return "".join(f"{line}\n" for line in (WRITTEN, *lines)).encode()
+
+
+def quantized_scales(model: ModelProto) -> dict[str, float]:
+    """The scale of each tensor of a model that its quantizers round, in its order.
+
+    One of uint8, or with a zero point, has the scale around zero that holds its range. Raises UsageError where there is
+    none.
+    """
+    bare = unquantized(model)
+    found = {v.name: float(bare.grids[v.name].step) for v in float_tensors(Model(bare.model)) if v.name in bare.grids}
+    if not found:
+        raise UsageError(
+            "--write-calibration-cache goes with --int8 --data, or with a model that has quantizers. This one has none."
+        )
+    return found
+
+
 def scales_of(lines: list[Line], model: Model) -> Found:
     """The tensors of a model that the lines are of."""
     found = Found({}, {}, {})
-    tensors = {value.name: value for value in _tensors(model)}
+    tensors = {value.name: value for value in float_tensors(model)}
     for line in lines:
         if not (np.isfinite(line.scale) and line.scale > 0):
             found.unused[line.name] = NO_NUMBER
@@ -87,7 +110,7 @@ def scales_of(lines: list[Line], model: Model) -> Found:
     return found
 
 
-def _tensors(model: Model) -> Iterator[Value]:
+def float_tensors(model: Model) -> Iterator[Value]:
     """The float tensors of the main graph that are computed, in its order."""
     values = [model.graph.find(info.name) for info in model.proto.graph.input]
     values += [value for node in model.graph.live() for value in node.outputs]

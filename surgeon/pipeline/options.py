@@ -142,6 +142,8 @@ class RewriteOptions(CheckOptions):
         "target gains from int8, so that the error does not rise")
     calibration_cache: str | Path | None = option(None, File(), "int8", "quantize to int8 with the scales of a "
         "calibration cache that TensorRT up to 10 wrote; reports the error", metavar="FILE")
+    write_calibration_cache: str | Path | None = option(None, File(), "int8", "write the scales of --int8, or of a "
+        "model that has quantizers, as a calibration cache for TensorRT up to 10", metavar="FILE")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
         "inputs that choose what stays fp32 and give the error, and the ranges of int8: an .npz file of one sample or "
         "of several along a first axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
@@ -274,6 +276,8 @@ def _check_half(asked: RewriteOptions) -> None:
         raise UsageError("--repair-qdq goes with --symmetric-int8: TensorRT quantizes around zero.")
     if asked.calibration_cache is not None and asked.symmetric_int8:
         raise UsageError("--calibration-cache goes with a model without quantizers, so not with --symmetric-int8.")
+    if asked.write_calibration_cache is not None and asked.fp8:
+        raise UsageError("--write-calibration-cache goes with --int8, not with --fp8: a cache has scales of int8.")
     _check_eight(asked)
     eights = ("int8", "fp8")
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact", "calibration"):

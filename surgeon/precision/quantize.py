@@ -25,8 +25,9 @@ from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.pipeline.calibration_cache import float_tensors
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
+from surgeon.pipeline.placement import LAYERS, Layer, channel_scales, layers, left_out
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -66,9 +67,13 @@ class Item(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A model in eight bits, and what compares with its original the model that is written in the end."""
+    """A model in eight bits, and what compares with its original the model that is written in the end.
+
+    scales  of its tensors by name, for a calibration cache
+    """
 
     prepared: Prepared
+    scales: Mapping[str, float]
     check: Callable[[ModelProto], str]
 
 
@@ -82,7 +87,7 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
     record = applied(kind.name, [], after, "the quantizers", error=quantization.after)
-    return Checked(Prepared(made, [record], quantization.said()), quantization.check)
+    return Checked(Prepared(made, [record], quantization.said()), quantization.all_scales(), quantization.check)
 
 
 class Quantization:
@@ -162,7 +167,9 @@ class Quantization:
 
     def _counted(self) -> dict[str, Histogram]:
         """The numbers that layers read, from one pass over the samples."""
-        names = list(dict.fromkeys(layer.x.name for layer in self.found))
+        read = dict.fromkeys(layer.x.name for layer in self.found)
+        others = float_tensors(self.model) if self.options.write_calibration_cache is not None else ()
+        names = list(read | dict.fromkeys(value.name for value in others))
         found = {name: Histogram() for name in names}
         given = {info.name for info in self.bare.model.graph.input}
         parts: list[list[str]] = []
@@ -177,8 +184,8 @@ class Quantization:
             for part, runner in zip(parts, runners, strict=True):
                 for name, array in zip(part, _run(runner, feeds), strict=True):
                     found[name].add(array)
-            for name, histogram in found.items():
-                if not np.isfinite(histogram.largest):
+            for name in read:
+                if not np.isfinite(found[name].largest):
                     raise ModelError(
                         f"'{name}' has numbers that are not finite, in sample {turn + 1} of the data: no scale fits it."
                     )
@@ -248,6 +255,21 @@ class Quantization:
             for total, means in zip(sums, _run(runner, feeds), strict=True):
                 total += means.reshape(means.shape[0], -1).mean(axis=0)
         return {k.y.name: (total / len(part)).astype(np.float32) for k, total in zip(convs, sums, strict=True)}
+
+    def all_scales(self) -> dict[str, float]:
+        """The scale of each tensor that was counted, in the order of the model.
+
+        What a layer in floating point reads has none: TensorRT computes a layer without a scale in floating point.
+        """
+        method = self.method if self.method in METHODS else "mse"
+        floats = {node.inputs[LAYERS[node.op].x] for node in self.left}
+        found: dict[str, float] = {}
+        for value in float_tensors(self.model):
+            counts = self.histograms.get(value.name)
+            if counts is None or value in floats or not 0 < counts.largest < np.inf:
+                continue
+            found[value.name] = self.scales.get(value.name) or float(scale_of(counts, method, self.kind))
+        return found
 
     # ---- dropping ----
 

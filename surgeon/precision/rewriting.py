@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import check_writable
+from surgeon.ir.files import check_writable, put, with_weights
 from surgeon.ir.model import Model
 from surgeon.pipeline.option import P, R, R_co, by_keyword, of_model
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.run import judged
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Report
+from surgeon.report import Report, counted
 from surgeon.rules.driver import operators
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from surgeon.pipeline.prepared import Prepared
     from surgeon.precision.data import Samples
+    from surgeon.precision.quantize import Checked
     from surgeon.precision.tuning import Measure
 
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
@@ -75,9 +74,13 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     started = time.perf_counter()
     if options.tune and measure is None:
         raise UsageError("tune goes with surgeon.fix, or the commands rewrite and fix: it builds engines.")
-    quantized, check = None, None
+    if options.write_calibration_cache is not None:
+        read = [Path(p) for p in (source.path, options.calibration_cache) if p is not None]
+        check_writable(Path(options.write_calibration_cache), *read)
+    quantized, checked = None, None
     if options.int8 or options.fp8:
-        quantized, check = _in_eight_bits(source, options)
+        checked = _in_eight_bits(source, options)
+        quantized = checked.prepared
     elif options.repair_qdq or options.calibration_cache:
         quantized = _quantized(source, options)
     result = rewrite_source(source if quantized is None else source.changed(quantized.model), options)
@@ -90,8 +93,11 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
         from surgeon.precision.tuning import tuned  # a plain rewrite starts without it
 
         result = tuned(result, options, measure)
-    if check is not None:
-        result.report.warnings.append(check(result.model))
+    if checked is not None:
+        result.report.warnings.append(checked.check(result.model))
+    if options.write_calibration_cache is not None:
+        scales = checked.scales if checked is not None else _scales(source, quantized, options)
+        result.report.warnings.append(_write_cache(options, scales, result.files))
     result.report.seconds = time.perf_counter() - started
     return result
 
@@ -151,7 +157,7 @@ def _quantized(source: Source, options: Options) -> Prepared:
         return with_scales(source, options, _samples(options))
 
 
-def _in_eight_bits(source: Source, options: Options) -> tuple[Prepared, Callable[[ModelProto], str]]:
+def _in_eight_bits(source: Source, options: Options) -> Checked:
     """The model quantized by data, and what compares the written model with the original."""
     from surgeon.precision.quantize import quantized
 
@@ -159,6 +165,30 @@ def _in_eight_bits(source: Source, options: Options) -> tuple[Prepared, Callable
     assert samples is not None
     with source.blamed():
         return quantized(source, options, samples)
+
+
+def _scales(source: Source, quantized: Prepared | None, options: Options) -> Mapping[str, float]:
+    """Those of the quantizers of a model: as they were placed anew, else as the file has them."""
+    from surgeon.pipeline.calibration_cache import quantized_scales
+    from surgeon.pipeline.symmetric_int8 import standardized
+    from surgeon.proof.cache import ProofCache
+
+    with source.blamed():
+        if quantized is not None:
+            return quantized_scales(quantized.model)
+        model = with_weights(source.proto(), source.base)
+        return quantized_scales(standardized(model, options, source.base, ProofCache(None))[0])
+
+
+def _write_cache(options: Options, scales: Mapping[str, float], read: Sequence[Path]) -> str:
+    """A sentence on the calibration cache that was written."""
+    from surgeon.pipeline.calibration_cache import cache_text
+
+    assert options.write_calibration_cache is not None
+    path = Path(options.write_calibration_cache)
+    check_writable(path, *read)
+    put({path: cache_text(scales)})
+    return f"the scales of {counted(len(scales), 'tensor')} are in the calibration cache '{path}'"
 
 
 __all__ = ["rewrite", "rewrite_file", "rewritten"]

@@ -20,14 +20,15 @@ from surgeon.report import counted, target_name
 from surgeon.verdict_text import size_text
 
 WORDS = {WRONG: "unreadable", FAILED: "undone or differs", UNTAKEN: "not all supported", DONE: "done"}
-ALONE = ("check", "explain", "report", "diff")  # options that are for one model
+ALONE = ("check", "explain", "report", "diff", "write_calibration_cache")  # options that are for one model
 
 
 def run(args: argparse.Namespace) -> int:
     """Rewrite every model into the folder `args.out`; the exit status is the worst of any."""
     for name in ALONE:
         if getattr(args, name):
-            raise UsageError(f"--{name} is for one model. Each model's JSON report is written without it.")
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is for one model. Each model's JSON report is written without it.")
     check_jobs(args.jobs)
     screen = Screen(args.quiet)
     out = Path(args.out)

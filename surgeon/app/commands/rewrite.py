@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet or args.format != "text")
     if args.out is None and not args.check:
         raise UsageError("name the file to write: surgeon rewrite IN.onnx OUT.onnx, or --check to write nothing.")
+    if args.check and args.write_calibration_cache is not None:
+        raise UsageError("--check writes nothing: leave it out, or --write-calibration-cache.")
     source, out = Path(args.model), None if args.check else Path(args.out)
     reports = [Path(r) for r in args.report]
     check_places(out, reports, [source])
