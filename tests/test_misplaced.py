@@ -45,7 +45,7 @@ SEEN = {
         "DequantizeLinear -> db",
     ),
     "infinite scale": (
-        f"{S} {W} c = {CONV} (dx, dw) q = QuantizeLinear (c, far, none) e = DequantizeLinear (q, far, none) "
+        f"{S} {W} c = {CONV} (dx, dw) q = QuantizeLinear (c, endless, none) e = DequantizeLinear (q, endless, none) "
         f"y = {CONV} (e, dw)",
         rules.SCALE,
         "QuantizeLinear -> q",
@@ -79,7 +79,7 @@ SEEN = {
 
 
 def model_of(body: str) -> onnx.ModelProto:
-    return parsed(body, odd=np.int8(3), b=np.arange(32, dtype=np.int32), far=np.float32(np.inf))
+    return parsed(body, odd=np.int8(3), b=np.arange(32, dtype=np.int32), endless=np.float32(np.inf))
 
 
 @pytest.mark.parametrize("name", SEEN)

@@ -22,10 +22,12 @@ RNG = np.random.default_rng(0)
 NOISE = [{"x": np.random.default_rng(1).normal(0, 1, (1, 32, 8, 8)).astype(np.float32)}]
 WHOLE = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[1,32,8,8] x) => (float[1,32,8,8] y) <float s = {0.05}, float t = {0.81}, uint8 z = {120}, uint8 low = {0},
+    float far = {30},
     float ws = {0.01}, int8 none = {0}, float bs = {0.0005}, int32 zero = {0}> {
 BODY
 }"""
 W = "dw = DequantizeLinear (w, ws, none)"
+END = "qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)"  # the file's error is mostly of this pair
 X = "qx = QuantizeLinear (x, s, z) dx = DequantizeLinear (qx, s, z)"
 
 
@@ -70,8 +72,7 @@ def test_no_pair_between_a_layer_and_its_activation() -> None:
         r = LeakyRelu (dc)
         qr = QuantizeLinear (r, t, z) dr = DequantizeLinear (qr, t, z)
         e = Conv <pads = [1, 1, 1, 1]> (dr, dw)
-        qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)""",
-        far=np.float32(30),
+        {END}""",
     )
     result = repaired(model, data=NOISE)
     assert quantized(result) == ["LeakyRelu", "input"]
@@ -138,7 +139,6 @@ def test_the_inputs_of_a_concat_have_one_scale() -> None:
         e = Conv (dj, dv)
         qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)""",
         v=RNG.integers(-127, 128, (32, 64, 1, 1)).astype(np.int8),
-        far=np.float32(30),
     )
     result = repaired(model, data=NOISE)
     assert quantized(result) == ["Conv", "LeakyRelu", "input"]
@@ -169,8 +169,8 @@ def test_an_infinite_scale_goes() -> None:
     model = parsed(
         f"""{X} {W}
         c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
-        qc = QuantizeLinear (c, far, z) y = DequantizeLinear (qc, far, z)""",
-        far=np.float32(np.inf),
+        qc = QuantizeLinear (c, endless, z) y = DequantizeLinear (qc, endless, z)""",
+        endless=np.float32(np.inf),
     )
     result = repaired(model)
     assert quantized(result) == ["input"]
@@ -205,7 +205,7 @@ def test_weights_around_another_zero_get_a_scale_for_each_channel_that_needs_one
     weights[0, 0] = 255
     model = parsed(
         f"""{X} dw = DequantizeLinear (u, ws, z)
-        y = Conv <pads = [1, 1, 1, 1]> (dx, dw)""",
+        e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}""",
         u=weights,
     )
     result = repaired(model)
@@ -217,7 +217,7 @@ def test_weights_around_another_zero_get_a_scale_for_each_channel_that_needs_one
 
 
 def test_weights_between_a_pair_are_floats_without_it() -> None:
-    body = f"{X} qf = QuantizeLinear (f, ws, ZERO) df = DequantizeLinear (qf, ws, ZERO) y = {{}} (dx, df)"
+    body = f"{X} qf = QuantizeLinear (f, ws, ZERO) df = DequantizeLinear (qf, ws, ZERO) e = {{}} (dx, df) {END}"
     weights = RNG.normal(0, 0.3, (32, 32, 3, 3)).astype(np.float32)
     for zero in ("none", "z"):
         model = parsed(body.replace("ZERO", zero).format("Conv <pads = [1, 1, 1, 1]>"), f=weights)
@@ -231,7 +231,7 @@ def test_weights_between_a_pair_are_floats_without_it() -> None:
 def test_narrow_layers_stay_in_floating_point() -> None:
     model = parsed(
         f"""{X} dv = DequantizeLinear (v, ws, none)
-        y = Conv (dx, dv)""",
+        e = Conv (dx, dv) {END}""",
         v=RNG.integers(-127, 128, (32, 32, 1, 1)).astype(np.int8),
     )
     assert quantized(repaired(model)) == ["input"]
@@ -250,9 +250,9 @@ def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None
         f"""{X} {W}
         c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
         h = LeakyRelu (c)
-        qh = QuantizeLinear (h, far, z) dh = DequantizeLinear (qh, far, z)
+        qh = QuantizeLinear (h, wide, z) dh = DequantizeLinear (qh, wide, z)
         y = Conv <pads = [1, 1, 1, 1]> (dh, dw)""",
-        far=np.float32(400),
+        wide=np.float32(400),
     )
     data = [{"x": RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)} for _ in range(2)]
     result = repaired(model, data=data)
@@ -296,7 +296,7 @@ def test_it_goes_with_symmetric_int8() -> None:
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.onnx", str(tmp_path / "out.onnx")
-    onnx.save(parsed(f"{X} {W} y = Conv <pads = [1, 1, 1, 1]> (dx, dw)"), source)
+    onnx.save(parsed(f"{X} {W} e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}"), source)
     assert main(["rewrite", str(source), out, "--target", "10.9", "--symmetric-int8", "--repair-qdq"]) == 0
     assert "1 of 1 layer with weights computes in int8" in " ".join(capsys.readouterr().out.split())
 
@@ -337,3 +337,53 @@ def test_large_results_stay_in_floating_point_for_rtx() -> None:
     result = repaired(model, target="rtx")
     assert quantized(result) == []
     assert f"1 layer in floating point: {HEAVIER}" in result.report.warnings
+
+
+# ---- files of other converters ---------------------------------------------------------------------------------------
+
+
+def test_a_layer_that_reads_what_only_moves_numbers() -> None:
+    """Converters from NHWC write a Transpose between the quantizer and the layer."""
+    text = WHOLE.replace("[1,32,8,8] x", "[1,8,8,32] x").replace(
+        "BODY", f"{X} {W} tx = Transpose <perm = [0, 3, 1, 2]> (dx) e = Conv <pads = [1, 1, 1, 1]> (tx, dw) {END}"
+    )
+    model = parser.parse_model(text)
+    model.graph.initializer.append(
+        numpy_helper.from_array(RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), "w")
+    )
+    result = repaired(model)
+    assert "1 of 1 layer with weights computes in int8" in result.report.warnings[0]
+    assert len(quantized(result)) == 1
+
+
+@pytest.mark.parametrize("elem", ["int8", "uint8"])
+def test_a_quantized_input_gives_the_range(elem: str) -> None:
+    """The file of a network that is quantized whole, as TensorFlow Lite has them: its input is of integers."""
+    text = WHOLE.replace("(float[1,32,8,8] x)", f"({elem}[1,32,8,8] x)").replace(
+        "uint8 z = {120}", f"{elem} z = {{12}}"
+    )
+    model = parser.parse_model(
+        text.replace("BODY", f"dx = DequantizeLinear (x, s, z) {W} e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}")
+    )
+    model.graph.initializer.append(
+        numpy_helper.from_array(RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), "w")
+    )
+    result = repaired(model)
+    scale = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
+    (node,) = (n for n in result.model.graph.node if n.op_type == "QuantizeLinear")
+    far = 140 if elem == "int8" else 243
+    assert scale[node.input[1]] == np.float32(far * np.float64(np.float32(0.05)) / 127)
+
+
+def test_quantizers_of_16_bits_are_taken_out() -> None:
+    """TensorRT has none. The file's error is so small that no pair of int8 is within it: all are dropped."""
+    model = parsed(f"{X} {W} y = Conv <pads = [1, 1, 1, 1]> (dx, dw)")
+    model.opset_import[0].version, model.ir_version = 21, 10
+    for name, array in (("z", np.int16(0)), ("s", np.float32(0.0002))):
+        next(t for t in model.graph.initializer if t.name == name).CopyFrom(
+            numpy_helper.from_array(np.asarray(array), name)
+        )
+    result = repaired(model, data=NOISE)
+    assert ops(result) == {"Conv": 1}
+    assert "1 layer in floating point: its int8 moves the outputs too far" in result.report.warnings
+    assert not surgeon.check(result.model, target="10.9").misplaced

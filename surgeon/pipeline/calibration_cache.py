@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.pipeline.placement import ONE_SCALE, TRANSPARENT
+from surgeon.pipeline.placement import followed
 from surgeon.pipeline.quantizers import LEVELS, Grid, unquantized
 
 WRITTEN = "TRT-8401-EntropyCalibration2"  # the calibrator of trtexec and Polygraphy; later releases read it, too
@@ -85,7 +85,9 @@ def quantized_scales(model: ModelProto) -> dict[str, float]:
     none.
     """
     bare = unquantized(model)
-    found = {v.name: float(bare.grids[v.name].step) for v in float_tensors(Model(bare.model)) if v.name in bare.grids}
+    tensors = list(float_tensors(Model(bare.model)))
+    followed(tensors, bare.grids)
+    found = {value.name: float(bare.grids[value.name].step) for value in tensors if value.name in bare.grids}
     if not found:
         raise UsageError(
             "--write-calibration-cache goes with --int8 --data, or with a model that has quantizers. This one has none."
@@ -106,7 +108,8 @@ def scales_of(lines: list[Line], model: Model) -> Found:
             known = model.graph.find(line.name)
             found.unused[line.name] = UNKNOWN if known is None or not model.is_constant(known) else CONSTANT
     _place_unnamed(found, lines, list(tensors))
-    _follow_moves(found, list(tensors.values()))
+    for name, source in followed(tensors.values(), found.grids).items():
+        found.lines[name] = found.lines[source]
     return found
 
 
@@ -144,16 +147,3 @@ def _place_unnamed(found: Found, lines: list[Line], order: list[str]) -> None:
             _note(found, between[0], line)
         else:
             found.unused[line.name] = SEVERAL
-
-
-def _follow_moves(found: Found, values: list[Value]) -> None:
-    """What only moves numbers has the scale of its input; a Concat the largest of its inputs'."""
-    for value in values:
-        node = value.producer
-        if node is None or value.name in found.grids or node.op not in TRANSPARENT | ONE_SCALE:
-            continue
-        read = node.inputs if node.op in ONE_SCALE else node.inputs[:1]
-        known = [v.name for v in read if v is not None and v.name in found.grids]
-        if len(known) == len(read):
-            top = max(known, key=lambda name: found.grids[name].step)
-            found.grids[value.name], found.lines[value.name] = found.grids[top], found.lines[top]

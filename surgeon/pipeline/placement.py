@@ -13,7 +13,7 @@ So a layer's own activation never reads a pair.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
-from surgeon.pipeline.quantizers import LEVELS
+from surgeon.pipeline.quantizers import LEVELS, Grid
 from surgeon.targets.target import Target
 
 Sizes = Callable[[Value], int | None]  # the number of elements of a tensor; None where it is not known
@@ -280,6 +280,24 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
         chosen = Traffic(found, model, sizes).chosen(able)
         left |= dict.fromkeys(able - chosen, HEAVIER)
     return Placed([layer for layer in found if not left[layer.node]], {n: why for n, why in left.items() if why})
+
+
+def followed(tensors: Iterable[Value], grids: dict[str, Grid]) -> dict[str, str]:
+    """Add the ranges of what only moves numbers; returns, by name, the tensor that each has its range of.
+
+    A Concat has the largest range of its inputs. The tensors are in the order of the model.
+    """
+    found: dict[str, str] = {}
+    for value in tensors:
+        node = value.producer
+        if node is None or value.name in grids or node.op not in TRANSPARENT | ONE_SCALE:
+            continue
+        read = node.inputs if node.op in ONE_SCALE else node.inputs[:1]
+        known = [v.name for v in read if v is not None and v.name in grids]
+        if len(known) == len(read):
+            found[value.name] = max(known, key=lambda name: grids[name].step)
+            grids[value.name] = grids[found[value.name]]
+    return found
 
 
 def channel_scales(weights: np.ndarray, axis: int, levels: int = LEVELS) -> np.ndarray:

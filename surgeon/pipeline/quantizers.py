@@ -74,18 +74,19 @@ def array_of(model: Model, value: Value | None) -> np.ndarray:
     return np.zeros(0, np.float32) if found is None else found
 
 
-def grid_of(node: Node, model: Model) -> tuple[np.ndarray, np.ndarray] | None:
-    """The scale and the zero point of a quantizer, each one number; None for any other."""
+def grid_of(node: Node, model: Model, bits: Collection[int] = (8,)) -> tuple[np.ndarray, np.ndarray] | None:
+    """The scale and the zero point of a quantizer of so many bits, each one number; None for any other."""
     shift = input_at(node, 2)
     scale, zero = array_of(model, input_at(node, 1)), np.zeros(1, np.uint8) if shift is None else array_of(model, shift)
-    if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.uint8, np.int8) or not scale.reshape(()) > 0:
+    is_integer = zero.dtype.kind in "iu" and 8 * zero.dtype.itemsize in bits
+    if scale.size != 1 or zero.size != 1 or not is_integer or not scale.reshape(()) > 0:
         return None
     return scale.reshape(()), zero.reshape(())
 
 
-def quantizer_at(node: Node, model: Model) -> tuple[str, Quantizer | None]:
-    """(why it cannot be moved, the quantizer)."""
-    grid = grid_of(node, model)
+def quantizer_at(node: Node, model: Model, bits: Collection[int] = (8,)) -> tuple[str, Quantizer | None]:
+    """(why it cannot be moved, the quantizer of so many bits)."""
+    grid = grid_of(node, model, bits)
     if grid is None:
         return "has a computed scale, one for each channel, or one of another type", None
     scale, zero = grid
@@ -99,7 +100,7 @@ def quantizer_at(node: Node, model: Model) -> tuple[str, Quantizer | None]:
             called = f"'{reader.name or reader.proto.output[0]}'"
             is_first = reader.graph is node.graph and reader.inputs[0] is value
             if is_first and reader.op == "DequantizeLinear":
-                if grid_of(reader, model) != (scale, zero):
+                if grid_of(reader, model, bits) != (scale, zero):
                     return f"is dequantized with another scale by {called}", None
                 quantizer.ends.append(reader.proto)
             elif is_first and _moves(reader):
@@ -142,7 +143,7 @@ class Grid(NamedTuple):
     def of(cls, quantizer: Quantizer) -> Grid:
         """That of a quantizer. One around zero keeps its step, to the bit."""
         low, high = quantizer.range
-        if quantizer.zero == (0 if quantizer.zero.dtype == np.int8 else LEVELS + 1):
+        if quantizer.zero == {np.dtype(np.int8): 0, np.dtype(np.uint8): LEVELS + 1}.get(quantizer.zero.dtype):
             return cls(low, high, np.float32(quantizer.scale))
         return cls.between(low, high)
 
@@ -199,6 +200,7 @@ def unquantized(source: ModelProto) -> Unquantized:
     index = Model(made)
     found, fresh = Unquantized(made, {}, {}, [], []), fresh_name(made)
     instead: dict[str, str] = {}
+    given = {info.name for info in made.graph.input}
     gone = {node.proto.output[0] for node in index.graph.of(["DequantizeLinear"]) if _is_weight(node, index, found)}
     activations: dict[str, NodeProto] = {}  # by what the quantizer made
     for node in index.graph.of(["QuantizeLinear"]):
@@ -207,7 +209,7 @@ def unquantized(source: ModelProto) -> Unquantized:
             instead |= made_of
             gone |= made_of.keys()
             continue
-        why, quantizer = quantizer_at(node, index)
+        why, quantizer = quantizer_at(node, index, (8, 16))
         if quantizer is None:
             found.left.append(f"{node.label} {why}")
             continue
@@ -223,6 +225,10 @@ def unquantized(source: ModelProto) -> Unquantized:
             instead[q] = activations[q].output[0]
         names = [instead[q], *(name for move in quantizer.moves for name in move.output)]
         found.grids.update({name: grid.joined(found.grids.get(name)) for name in names})
+    for node in index.graph.of(["DequantizeLinear"]):
+        end, is_input = node.outputs[0], node.inputs[0] is not None and node.inputs[0].name in given
+        if is_input and end is not None and (of_input := grid_of(node, index)) is not None:
+            found.grids[end.name] = Grid.of(Quantizer(node.proto, *of_input, [], []))
     renamed = _rewire(found, instead, gone, activations)
     _without_idle(found, [renamed.get(node.output[0], node.output[0]) for node in activations.values()])
     return found

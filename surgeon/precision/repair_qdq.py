@@ -21,9 +21,9 @@ from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.calibration_cache import Found, Line, read_cache, scales_of
+from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, Placed, placed
+from surgeon.pipeline.placement import Layer, Placed, followed, placed
 from surgeon.pipeline.prepared import Prepared, Text, applied
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -134,6 +134,7 @@ class Repair:
     def __init__(self, source: ModelProto | None, bare: Unquantized, options: Options, data: Samples | None) -> None:
         self.source, self.bare, self.options = source, bare, options
         self.model = Model(bare.model)
+        followed(float_tensors(self.model), bare.grids)
         self.free = Runner(bare.model)
         self.drawn = data is None
         if data is None:
@@ -220,7 +221,7 @@ class Repair:
             return made
         worst = self._by_share()
         for margin in (MARGIN, 1.0):
-            count = self._fewest(worst, self.before.times(margin))
+            count = self._fewest(placed, worst, self.before.times(margin))
             dropped = {x.name for x in worst[:count]}
             left = {k.node: TOO_FAR for k in placed.int8 if k.x.name in dropped}
             self.placed = Placed([k for k in placed.int8 if k.node not in left], {**placed.left, **left})
@@ -230,13 +231,13 @@ class Repair:
         self.after = self._error(made)
         return made
 
-    def _fewest(self, worst: Sequence[Value], allowed: Error) -> int:
+    def _fewest(self, placed: Placed, worst: Sequence[Value], allowed: Error) -> int:
         """How many of the worst have to be dropped until the error is allowed, by a binary search."""
         over, within = -1, len(worst)
         while within - over > 1:
             middle = (over + within) // 2
             dropped = {x.name for x in worst[:middle]}
-            rest = [layer for layer in self.placed.int8 if layer.x.name not in dropped]
+            rest = [layer for layer in placed.int8 if layer.x.name not in dropped]
             is_within = self._error(self._written(rest)).is_within(allowed)
             over, within = (over, middle) if is_within else (middle, within)
         return within
