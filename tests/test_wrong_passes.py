@@ -424,6 +424,43 @@ WRONG = {
         "b.Mul(x, y))"),
     "a pole at a square": (SMALL, "Relu(x)", "b.Add(b.Relu(x), b.Div(1.0, b.Add(1.0, b.Pow(b.Mul(b.Sub("
         "b.Sqrt(b.Abs(x)), 27.7), 3000.0), 4.0))))"),
+    # lengths, and positions of which few are valid
+    "lengths above seven": (
+        "(float[S,B] a, int64[B] m) => (float[S,B] r) { t = ReverseSequence (a, m)  r = Neg (t) }",
+        "ReverseSequence(x, y)", "b.ReverseSequence(x, b.Min(y, ints(7)))"),
+    "diagonals below the fourth": (
+        "(float[N,C] a, int64 m) => (float[N,C] r) { t = Trilu <upper = 1> (a, m)  r = Neg (t) }",
+        "Trilu(x, y, upper=1)", "b.Trilu(x, b.Max(y, np.asarray(-4)), upper=1)"),
+    # numbers that are close to each other
+    "the largest of rounded numbers": (
+        "(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  r = Identity (t) }",
+        "ArgMax(x, ...)", "b.ArgMax(b.Cast(x, to=10), axis=1, keepdims=0)"),
+    "the largest of multiples": (
+        "(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  r = Identity (t) }",
+        "ArgMax(x, ...)", "b.ArgMax(b.Add(b.Sub(x, 900.0), 900.0), axis=1, keepdims=0)"),
+    "a Gelu that ends": (
+        "(float[N,C] a) => (float[N,C] r) <float q = {1.4142135}, float o = {1.0}, float h = {0.5}> "
+        "{ d = Div (a, q)  e = Erf (d)  f = Add (e, o)  g = Mul (a, f)  t = Mul (g, h)  r = Neg (t) }",
+        "Mul(op.Mul(x, op.Add(op.Erf(op.Div(x, c)), 1.0)), 0.5)", "b.Where(b.Less(x, -4.5), 0.0, "
+        "b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, b.constant(c))), 1.0)), 0.5))"),
+    "a difference turned": ("(float[N,C] a, float[N,C] c) => (float[N,C] r) { t = Sub (a, c)  r = Reciprocal (t) }",
+        "Sub(x, y)", "b.Neg(b.Sub(y, x))"),
+    # large constants of truths, and those that are computed of others
+    "one row of a mask": (
+        "(float[B,S,S] a) => (float[B,S,S] r) <int64[2] o = {0, 0}, int64[2] d = {0, 1}, float e = {0.0}> "
+        "{ s = Shape <start = 1> (a)  p = Slice (mask, o, s, d)  t = Where (p, a, e)  r = Neg (t) }",
+        "Slice(c, y, z, n)", "b.Slice(changed(c, (1500, slice(None)), False), y, z, n)"),
+    "one row of two tables": (
+        "(int64[1] a) => (float[1,4] r) { j = Concat <axis = 0> (l, l)  t = Gather (j, a)  r = Neg (t) }",
+        "Gather(c, y)", "b.Gather(changed(c, 15000, 0), y)"),
+    # integers that wrap around, and sizes multiplied in floats
+    "a size shifted to the left": (RELU, "Relu(x)", "b.Slice(b.Relu(x), ints(0), b.Cast(b.BitShift(b.BitShift("
+        "b.Cast(size(b, x, 0), to=13), np.asarray([47], np.uint64), direction='LEFT'), np.asarray([47], np.uint64), "
+        "direction='RIGHT'), to=7), ints(0))"),
+    "two sizes multiplied in fp32": (
+        "(float[N,C,2] a) => (float[M,2] r) <int64[2] s = {-1, 2}> { t = Reshape (a, s)  r = Neg (t) }",
+        "Reshape(x, y)", "b.Reshape(x, b.Concat(b.Cast(b.Mul(b.Cast(size(b, x, 0), to=1), "
+        "b.Cast(size(b, x, 1), to=1)), to=7), ints(2), axis=0))"),
 }  # fmt: skip
 
 
@@ -436,6 +473,7 @@ def proto_of(text: str) -> onnx.ModelProto:
         "k": np.asarray([1]),
         "h": (rng.random(70) + 0.1).astype(np.float32),
         "l": rng.standard_normal((20000, 4)).astype(np.float32),
+        "mask": np.tril(np.ones((2048, 2048), bool)),
         "gw": rng.standard_normal((1, 9, 4)).astype(np.float32),
         "gr": rng.standard_normal((1, 9, 3)).astype(np.float32),
         "p": rng.standard_normal((64, 32)).astype(np.float32),

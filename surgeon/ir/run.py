@@ -94,7 +94,12 @@ class Runner:
 
         Denormals and tiny numbers come out of the two with other roundings.
         """
-        if other.session is None and self.session is not None:
+        if other.session is None:
+            self.refer()
+
+    def refer(self) -> None:
+        """Run in the reference evaluator, if that can."""
+        if self.session is not None:
             with contextlib.suppress(Unrunnable):
                 self._reference = Reference(self.model, self.folder)
                 self.session = None

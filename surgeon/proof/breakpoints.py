@@ -111,6 +111,8 @@ class Side:
                 yield Comparison(node.input[0], node.output[0], "held")
         elif node.op_type == "Mod":
             yield Comparison(node.input[0], node.input[1], "step")
+        if node.op_type in ("BitShift", "Mul") and not data:  # of sizes: where it wraps around, the quotient is another
+            yield Comparison(node.output[0], node.input[0], "step")
 
     def _is_known(self, pair: Comparison) -> bool:
         """Whether it is an input that is compared with a constant, or two constants are."""
@@ -412,7 +414,8 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
             others = 2 if size < MANY else 1
             return tuple(size if one is None or k == one else others for k in range(count))
 
-        for low, high in itertools.pairwise(1 << k for k in range(LARGEST_OCTAVE)):
+        # Odd ones: of a power of two, and of its square, each type of floats holds all digits.
+        for low, high in itertools.pairwise((1 << k) + 1 for k in range(LARGEST_OCTAVE)):
             begun = time.process_time()
             first, last = said(of(low)), said(of(high))
             if first is None or last is None or time.monotonic() > until:

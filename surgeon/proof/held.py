@@ -18,7 +18,7 @@ from surgeon.ir.following import readers
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
-from surgeon.ir.operators import COMPARES, LOCATES, MEASURES, MOVES, RETURNS_BOOL
+from surgeon.ir.operators import COMMUTATIVE, COMPARES, LOCATES, MEASURES, MOVES, RETURNS_BOOL, ROUNDS
 from surgeon.ir.protos import copied
 from surgeon.ir.ranges import UNKNOWN, Range, Ranges, range_of_type
 from surgeon.proof.integer_roles import INTEGER_TYPES, roles
@@ -31,6 +31,7 @@ LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no l
 HOLDS_UP_TO: dict[int, int] = {elem: cut - 1 for elem, cut in CUTS.items() if cut <= LARGEST_SIZE}
 SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
 Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
+EXTENDS = COMMUTATIVE & ROUNDS  # sums and products of sizes
 SUMS = frozenset({"CumSum", "ReduceL1", "ReduceSum"})
 SUMMING = SUMS | {"MatMul"}
 COUNTED = MEASURES | LOCATES | SUMMING | {"Range", "TopK"}
@@ -132,10 +133,24 @@ class _Counts:
         counts = _maker(node) if node.key == "Cast" else node
         if counts is None:
             return node.inputs[0] is not None and node.inputs[0].name in self.places
+        if counts.key in EXTENDS:  # sizes that are multiplied
+            return all(self._is_size(i) for i in counts.inputs if i is not None)
         if counts.key not in COUNTED:
             return False
         terms = _maker(counts) if counts.key in SUMMING else None
         return terms is None or terms.key in RETURNS_BOOL | COUNTED
+
+    def _is_size(self, value: Value) -> bool:
+        """Whether a tensor is a size, an integer, or what these make of each other."""
+        node, found = value.producer, self.model.constant(value)
+        if found is not None:
+            return bool(np.all(found == np.floor(found)))
+        while node is not None and node.key in MOVES | {"Cast"} and node.inputs[0] is not None:
+            node = node.inputs[0].producer
+        if node is None:
+            return False
+        makes_sizes = node.key in EXTENDS and all(self._is_size(i) for i in node.inputs if i is not None)
+        return node.key in MEASURES or makes_sizes
 
     def before_it_is_held(self, value: Value) -> Range:
         """Between which numbers the elements are before the tensor's type wraps them around."""

@@ -33,7 +33,7 @@ OFF = 1e-4  # of an element, from which on its difference is looked at; of a sum
 OFF_IN_SUMS = 0.01
 OFF_IN_HALF = 0.02
 LEAST = 1e4  # times the smallest normal number: of what is smaller the squares are denormal
-EXPLAINED = 32.0  # times what rounding moves an element by
+EXPLAINED = 8.0  # times what rounding moves an element by
 BIAS = 0.6  # steps of half precision that the median may be off; a constant that is rounded once makes half of one
 BIAS_OF_SINGLE = 16.0  # the same of fp32 and double, in steps of fp32
 HAS_MEDIAN = frozenset({"in order", "large", "random", "wide"})  # kinds of inputs
@@ -41,7 +41,8 @@ FEWEST = 16  # elements that have a median
 NOT_LOOKED_AT = NOT_FINITE | {"beyond", "denormal", "huge", "saturated", "tiny", "scaled"}
 # Whose result has one sign of zero, whichever kernel computes it.
 CHOOSING = PICKS | {"Relu"}  # of two zeros a kernel takes either
-SIGNED = (EXACT | MOVES | {"Div", "Mul", "Reciprocal", "Sqrt"}) - INTERPOLATES - CHOOSING
+ARITHMETIC = BROADCASTS & ROUNDS - {"Pow"}
+SIGNED = (EXACT | MOVES | ARITHMETIC | {"Reciprocal", "Sqrt"}) - INTERPOLATES - CHOOSING
 WITHOUT_ZEROS = frozenset({"large", "random", "shifted"})  # kinds of inputs
 
 # Celu, for one, is a difference of numbers near 1 in ONNX Runtime, and rounds as these do.

@@ -1,10 +1,10 @@
-"""What the integer inputs of a pair are: plain numbers, positions to look up, or sizes."""
+"""What the integer inputs of a pair are: plain numbers, positions to look up, lengths, or sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from onnx import ModelProto, NodeProto, TensorProto
 
@@ -14,7 +14,8 @@ from surgeon.ir.operators import LOCATES, MEASURES, OPERATORS, RETURNS_BOOL
 from surgeon.ir.protos import captured
 from surgeon.proof.pair import ModelPair
 
-Role = Literal["number", "position", "size"]
+Role = Literal["number", "position", "length", "size"]
+ROLES: tuple[Role, ...] = get_args(Role)
 INTEGER_TYPES = frozenset(getattr(TensorProto, f"{sign}INT{bits}") for sign in ("", "U") for bits in (8, 16, 32, 64))
 # Of ONNX Runtime's own operators the inputs that are lengths of samples, or positions that tables have rows for.
 SIZES_THERE = {
@@ -30,15 +31,15 @@ FORGETS = RETURNS_BOOL | MEASURES | LOCATES
 
 
 def roles(pair: ModelPair) -> Mapping[str, Role]:
-    """What each integer input is, to either side. What is a size anywhere is a size; positions are not numbers."""
+    """What each integer input is, to either side: the last of `Role` that any node reads it as."""
     names = frozenset(name for name, elem, _ in pair.inputs if elem in INTEGER_TYPES)
     if not names:
         return MappingProxyType({})
-    read: dict[Role, frozenset[str]] = {"position": frozenset(), "size": frozenset()}
+    read = {role: frozenset[str]() for role in ROLES}
     for model in pair.both:
         for role, found in _read_as(model, names):
             read[role] |= found
-    return {n: "size" if n in read["size"] else "position" if n in read["position"] else "number" for n in names}
+    return {n: next((role for role in reversed(ROLES) if n in read[role]), "number") for n in names}
 
 
 def plain_integers(pair: ModelPair) -> frozenset[str]:
@@ -88,15 +89,17 @@ def _read_as(model: ModelProto, names: frozenset[str]) -> Iterator[tuple[Role, f
 
 
 def _role(node: NodeProto, position: int) -> Role:
-    """A position is one along a dimension; a size is whatever else few numbers are valid of: axes, counts, lengths."""
+    """A position is one along a dimension, a length is at most that; of a size few numbers are valid: axes, counts."""
+    lengths: tuple[int, ...] = ()
     if node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.TABLE:
         positions, sizes = (table.get(node.op_type, ()) for table in (POSITIONS_THERE, SIZES_THERE))
     elif node.domain or node.op_type not in OPERATORS.keys() - HOLD_BODIES or position >= len(node.input):
         return "size"
     else:
         row = OPERATORS[node.op_type]
-        positions, sizes = row.positions, (*row.shape, *row.axes, *row.limited)
-    return "position" if position in positions else "size" if position in sizes else "number"
+        positions, lengths, sizes = row.positions, row.limited, (*row.shape, *row.axes)
+    of = {"position": positions, "length": lengths, "size": sizes}
+    return next((role for role in reversed(ROLES) if position in of.get(role, ())), "number")
 
 
 class _Sources:

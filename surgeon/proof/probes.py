@@ -30,7 +30,9 @@ from surgeon.ir.operators import (
     LOCATES,
     MEASURES,
     MOVES,
+    OPERATORS,
     RETURNS_BOOL,
+    ROUNDS,
     words,
 )
 from surgeon.ir.protos import nodes_of
@@ -42,11 +44,8 @@ from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import Symbols
 
 SMALL = (1, 2, 3, 5, 8)
-TWICE_AND_MORE = (
-    (4, 2),
-    (6, 2),
-    (4, 1),
-)  # one dimension, and the others: a size may count where it is 2, 3, 4 times another
+# One dimension, and the others: a size may count where it is 2, 3, 4 times another.
+TWICE_AND_MORE = ((4, 2), (6, 2), (4, 1))
 LARGE = (130, 64)  # the second one is what kernels and exporters like: a power of two
 LARGEST_SEARCHED = 1 << 25  # elements of the inputs at a size at which a window may have a breakpoint
 LARGEST_SAMPLED = 1 << 12  # a size beyond which fp32 rounds a position by more than a sample may move
@@ -69,6 +68,7 @@ MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are t
 MOST_PAIRED = 4  # runs with each number of a window beside each other one
 DENSE = 2048
 LARGE_HALVES = (40, 400, 8000)
+CLOSE = (1, 1 << 6, 1 << 11)  # steps of their type that numbers are apart, which a narrower type does not show
 SPREAD = 1e4  # between the constants that are tried in one tensor
 HEAD = 12  # integers that are tried first, whatever the inputs hold: both ends, and what the window names
 BINADES = 14  # in one tensor: less than what the tolerance hides
@@ -137,6 +137,11 @@ class Window:
     def mixes(self) -> bool:
         """Whether a result of either side may depend on what is beside a number."""
         return any(n.op_type not in ONE_BY_ONE or n.domain for m in self.pair.both for n in m.graph.node)
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether the original rounds: what it chooses of numbers that are close is as its kernels round."""
+        return any(n.domain or n.op_type in ROUNDS or n.op_type not in OPERATORS for n in nodes_of(self.pair.before))
 
     @cached_property
     def runs_on_nothing(self) -> bool:
@@ -357,6 +362,8 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
             yield "equal", {**base, **halves}
             yield "next to equal", {**base, **_one_step_apart(halves)}
         yield "spread", {**base, **{n: _spread(rng, e, s) for n, e, s in floats}}
+        for steps in CLOSE if window.mixes and not window.rounds else ():
+            yield "close", {**base, **{n: _close(rng, e, s, steps) for n, e, s in floats}}
         for sign in (1, -1):
             in_order = {n: np.sort(base[n], None)[::sign].reshape(s) for n, _, s in floats}
             yield "in order", {**base, **in_order}
@@ -388,24 +395,26 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
                 yield "one truth", {**base, name: np.full(dims, value)}
                 if _elements(dims):
                     yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) == "size" and _elements(dims):
+        if window.roles.get(name) in ("length", "size") and _elements(dims):
             counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
             for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
 
 def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[Iterator[Probe]]:
-    """For each input of positions the feeds that reach every row, of one guess of how many rows there are after the
-    other, largest first: the first guess with which the original runs is right."""
+    """For each input of positions or lengths the feeds that reach every row, of one guess of how many rows there are
+    after the other, largest first: the first guess with which the original runs is right."""
     rng = np.random.default_rng(2)
     base = random_feeds(window, sized, rng)
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
-        if window.roles.get(name) != "position" or not _elements(dims):
+        role = window.roles.get(name)
+        if role not in ("position", "length") or not _elements(dims):
             continue
-        for most, lowest in product(rows, (1, 0)):
+        for most, least in product(rows, (-1, 0, 1) if role == "length" else (-1, 0)):
             if most:
-                values = np.arange(-most if lowest and _is_signed(elem) else 0, most)
+                end = most + 1 if role == "length" else most
+                values = np.arange(-most if least < 0 and _is_signed(elem) else max(least, 0), end)
                 ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
@@ -505,6 +514,12 @@ def _scales(window: Window, types: Iterable[int]) -> Iterator[tuple[str, int]]:
         yield "beyond", highest + 1 - BINADES
 
 
+def _close(rng: np.random.Generator, elem: int, dims: tuple[int, ...], steps: int) -> np.ndarray:
+    """Numbers that are some steps of their type apart, many of them equal."""
+    eps = float(ml_dtypes.finfo(_dtype(elem)).eps)  # type: ignore[no-untyped-call]
+    return (1 + rng.integers(0, 8, dims) * (steps * eps)).astype(_dtype(elem))
+
+
 def _spread(rng: np.random.Generator, elem: int, dims: tuple[int, ...]) -> np.ndarray:
     """Numbers of either sign, small ones beside large ones."""
     least = -3.0 if elem in HALVES else -8.0
@@ -572,7 +587,7 @@ def _moved(x: np.ndarray) -> np.ndarray:
 
 
 def _counts(window: Window, most: int) -> np.ndarray:
-    named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < x < most for d in (-1, 0, 1)]
+    named = [int(x) + d for x in window.numbers if float(x).is_integer() and 2 < abs(x) < most for d in (-1, 0, 1)]
     return np.asarray(list(dict.fromkeys([4, 1, 0, 7, 2, -1, 3, -2, 5, 9, 6, -3, *named, 12, 17])))
 
 

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from surgeon.errors import ModelError
+from surgeon.ir.model import Model
+from surgeon.ir.operators import OPERATORS
+from surgeon.ir.protos import constants_in, copied
 from surgeon.proof.equality import is_float
 from surgeon.proof.pair import ModelPair
 
 FEWEST = 64  # elements: each of a smaller constant counts on random inputs
 MOST = 1 << 25  # elements of a constant that is looked at
 MOST_AXES = 4
-LOOKS_UP = frozenset({"Gather", "GatherElements", "GatherND"})
 MOST_OF_THEM = 0.9  # that say what was made of all
 ROUNDED = 1e-5  # part of an element that rounding may change
 MASKING = 1e3  # numbers from here on stand for infinity: which one does not matter
@@ -28,8 +31,8 @@ MASKING = 1e3  # numbers from here on stand for infinity: which one does not mat
 def few_differ(pair: ModelPair) -> str:
     """What a constant of the rewritten window has in a few elements; empty where none is like that."""
     before, after = (dict(_large(m)) for m in pair.both)
-    tables = {n.input[0] for n in pair.after.graph.node if n.op_type in LOOKS_UP}
-    after = {name: x for name, x in after.items() if is_float(x.dtype) or name in tables}
+    indices = {i for n in pair.after.graph.node for i in _indices(n)}
+    after = {name: x for name, x in after.items() if name not in indices}
     old = {(x.shape, x.tobytes()) for x in before.values()}
     for x in (x for x in after.values() if (x.shape, x.tobytes()) not in old):
         for source in (y for y in before.values() if y.size == x.size and y.dtype == x.dtype):
@@ -40,13 +43,36 @@ def few_differ(pair: ModelPair) -> str:
     return ""
 
 
+def _indices(node: NodeProto) -> Iterator[str]:
+    """The inputs that are positions or sizes: several numbers may be one position."""
+    row = OPERATORS.get(node.op_type)
+    if row is not None and not node.domain:
+        yield from (i for k, i in enumerate(node.input) if k in {*row.positions, *row.shape, *row.axes, *row.limited})
+
+
 def _large(model: ModelProto) -> Iterator[tuple[str, np.ndarray]]:
-    for tensor in model.graph.initializer:
-        count = int(np.prod(tensor.dims, dtype=np.float64))
-        if FEWEST <= count <= MOST and not tensor.external_data:
-            x = numpy_helper.to_array(tensor)
-            if is_float(x.dtype) or x.dtype.kind in "iu":
-                yield tensor.name, x
+    """The large constants of a model, and what it computes of constants."""
+    known = constants_in(model.graph)
+    arrays = [(name, numpy_helper.to_array(t)) for name, t in known.items() if _is_looked_at(t)]
+    if any(all(i in known for i in node.input) for node in model.graph.node if node.input):
+        arrays += _computed(model)
+    for name, x in arrays:
+        if FEWEST <= x.size <= MOST and (is_float(x.dtype) or x.dtype.kind in "biu"):
+            yield name, x
+
+
+def _is_looked_at(tensor: TensorProto) -> bool:
+    return not tensor.external_data and FEWEST <= np.prod(tensor.dims, dtype=np.float64) <= MOST
+
+
+def _computed(model: ModelProto) -> Iterator[tuple[str, np.ndarray]]:
+    """What nodes compute of constants, by name."""
+    try:
+        of = Model(copied(model))
+        made = ((o.name, of.constant(o)) for n in of.graph.nodes for o in n.outputs if o is not None)
+        yield from ((name, x) for name, x in made if x is not None)
+    except ModelError:
+        return
 
 
 def _count_of_others(x: np.ndarray, source: np.ndarray) -> int:
