@@ -32,7 +32,7 @@ COMMAND = re.compile(r"^(?:\$ |surgeon |python |polygraphy |pip |make )", re.MUL
 STATUS = re.compile(r"# exit status (\d+)")
 FIGURE = re.compile(r"\d\.\d+e[-+]\d+|(?<=error )0\b")
 SHORTENED = "  ...\n"  # a line for any lines, which `--write-console` leaves as they are
-PROGRESS = re.compile(r"^[\w ]+ \d+ of \d+\n", re.MULTILINE)  # printed where the machine is slow
+PROGRESS = re.compile(r"^[\w ]+ \d+ of \d+(, about \d+ \w+ left)?\n", re.MULTILINE)  # printed where the machine is slow
 NOISE = 1e-6  # what another processor may make of an exact 0
 VARYING = [
     (re.compile(r"\d+\.\d s\b"), "T s"),

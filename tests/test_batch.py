@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 import onnx
 import onnx.parser
 import pytest
+from program import on_terminal
 
 import surgeon
+from surgeon.app import screen
 from surgeon.app.batch import MANIFEST, REPORTS
 from surgeon.app.cli import main
 
@@ -78,6 +81,16 @@ def test_a_folder_and_its_summary(tmp_path: Path, capsys: Captured) -> None:
     assert printed[-2].startswith("result  done  4 models  4 rewrites  4 unsupported before  0 now")
     assert written(out) == one_by_one(source)
     assert sorted(p.name for p in (out / REPORTS).rglob("*.json")) == [f"m{k}.onnx.json" for k in range(4)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_shows_how_many_models_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen, "PATIENCE", 0.0)
+    given = models(tmp_path / "given", 2)
+    status, lines = on_terminal(100, "rewrite", given, "-o", tmp_path / "out", "--jobs", "1", "--target", "8.4")
+    shown = "\n".join(lines)
+    assert status == 0 and "0/2" in shown and re.search(r"1/2 about \d+ s left", shown)
+    assert all(f"{name}  TensorRT 8.4 supports" in shown for name in written(tmp_path / "out"))
 
 
 def test_a_batch_inside_a_clone_runs_the_installed_surgeon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from surgeon.app.record import sha256, versions
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import read_all
 from surgeon.ir.process import python
+from surgeon.report import Progress
 
 MANIFEST = "surgeon-manifest.jsonl"
 REPORTS = "surgeon-reports"  # the folder of the models' JSON reports
@@ -164,7 +165,12 @@ def check_jobs(jobs: int) -> None:
 
 
 def run_all(
-    todo: Sequence[Unit], words: Sequence[str], manifest: Path | None, jobs: int, told: Callable[[Outcome], None]
+    todo: Sequence[Unit],
+    words: Sequence[str],
+    manifest: Path | None,
+    jobs: int,
+    told: Callable[[Outcome], None],
+    progress: Progress,
 ) -> list[Outcome]:
     """Run the command of each model in a process of its own, `jobs` at a time, and report each outcome as it comes.
 
@@ -178,6 +184,8 @@ def run_all(
     shared = {"options": list(words), "versions": versions()}
     processes = _Processes()
     outcomes: dict[Unit, Outcome] = {}
+    skipped = 0
+    progress("models", 0, len(todo))
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(_run, unit, words, shared, done, processes) for unit in todo]
         try:
@@ -185,6 +193,8 @@ def run_all(
                 outcome = future.result()
                 outcomes[outcome.unit] = outcome
                 told(outcome)
+                skipped += outcome.skipped  # what an earlier run did says nothing of the time that is left
+                progress("models", len(outcomes) - skipped, len(todo) - skipped)
         except BaseException:
             processes.end()
             for future in futures:

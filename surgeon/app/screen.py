@@ -194,12 +194,16 @@ class _Lines:
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
+        self._begun: dict[str, float] = {}  # when a phase was first heard of
 
     def update(self, phase: str, done: int, total: int) -> None:
-        if time.perf_counter() - self._last < PAUSE:
+        now = time.perf_counter()
+        begun = self._begun.setdefault(phase, now)
+        if now - self._last < PAUSE:
             return
-        self._last = time.perf_counter()
-        _write(visible(f"{phase} {done} of {total}"), sys.stderr)
+        self._last = now
+        left = time_left(now - begun, done, total)
+        _write(visible(f"{phase} {done} of {total}" + (f", {left}" if left else "")), sys.stderr)
 
 
 class _Bar:
@@ -225,6 +229,7 @@ class _Bar:
                 TextColumn("{task.fields[left]}"),
                 console=Console(stderr=True),
                 transient=True,
+                redirect_stdout=sys.stdout.isatty(),  # what is printed meanwhile goes above the bar, not into a pipe
             )
             self._progress.start()
         if phase not in self._tasks:

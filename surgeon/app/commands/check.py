@@ -103,7 +103,9 @@ def _many(files: Sequence[str], args: argparse.Namespace, target: Target, screen
 
     todo = [Checking(file, (Path(file),)) for file in files]
     manifest = None if args.out is None else Path(args.out)
-    verdicts = [_verdict_of(o, target) for o in run_all(todo, _shared_words(args), manifest, args.jobs, told)]
+    with screen.progress() as progress:
+        outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told, progress)
+    verdicts = [_verdict_of(o, target) for o in outcomes]
     if args.format == "text":
         _print_sum(verdicts, target, screen)
     return verdicts

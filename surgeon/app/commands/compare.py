@@ -123,7 +123,8 @@ def _many(args: argparse.Namespace, screen: Screen) -> int:
             screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
 
     manifest = None if args.out is None else Path(args.out)
-    outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told)
+    with screen.progress() as progress:
+        outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told, progress)
     if args.format == "text":
         agree = sum(o.entry["status"] == DONE for o in outcomes)
         unread = sum("error" in o.entry for o in outcomes)

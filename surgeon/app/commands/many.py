@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         elif args.format == "jsonl":
             screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
 
-    outcomes = run_all(todo, words_of(RewriteArguments, vars(args)), out / MANIFEST, args.jobs, told)
+    with screen.progress() as progress:
+        outcomes = run_all(todo, words_of(RewriteArguments, vars(args)), out / MANIFEST, args.jobs, told, progress)
     if args.format == "text":
         _print_table(outcomes, screen)
     elif args.format == "json":
