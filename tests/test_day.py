@@ -82,6 +82,7 @@ def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
     assert run("fix", source, "--for", "8.4") == 0
     printed = capsys.readouterr().out.splitlines()
     out = tmp_path / "in.trt.onnx"
+    assert printed[1:3] == ["model  input   x  float[N,3,8,8]", "model  output  y  float[N,3,8,8]"]
     assert "predicted from surgeon's table, not parsed: no TensorRT 8.4 is installed here" in printed
     assert "ONNX Runtime loads it" in printed
     assert printed[-3:] == [
@@ -94,6 +95,20 @@ def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
 
 
 @RTX
+def test_fix_shows_what_it_made_of_inputs_and_outputs(tmp_path: Path, capsys: Captured) -> None:
+    names = [f"x{k}" for k in range(14)]
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    g (float[3] {", float[3] ".join(names)}, int64 n) => (float[3] y) {{
+        m = Cast <to = 1> (n)  y = Sum ({", ".join(names)}, m)
+    }}"""
+    source = write(tmp_path, text)
+    assert run("fix", source, "--for", "8.4", "--set", "n=2") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[12:14] == ["model  input   x11     float[3]", "model  input   3 more  with -v"]
+    assert run("fix", source, "--for", "8.4", "--set", "n=2", "-v") == 0
+    assert "model  input   n    int64[] -> removed" in capsys.readouterr().out.splitlines()
+
+
 def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,15 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnx import ModelProto, TypeProto
+
 from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
+from surgeon.ir.lattice import read_type
+from surgeon.ir.protos import given_inputs
 from surgeon.report import LEFT, Applied, Declined, Report, counted, error_text
+from surgeon.targets.condition import dtype_name
 from surgeon.verdict_text import merged, nameless, numberless, shared_reason
 
 if TYPE_CHECKING:
     from surgeon.html.page import Precision
 
 Row = tuple[str, ...]
+MOST_SHOWN = 12  # inputs, and outputs
 
 
 def print_report(
@@ -44,6 +50,29 @@ def print_report(
     screen.table("unknown", ("node", "why"), [(r[1], r[2]) for r in _entries(report.unknown, each)], "warn")
     screen.table("tried", ("",), [(t,) for t in (report.tuned if each else _tried(report.tuned))])
     screen.table("warning", ("",), [(w,) for w in (report.warnings if each else merged(report.warnings))], "warn")
+
+
+def print_interface(before: ModelProto, after: ModelProto, screen: Screen, each: bool) -> None:
+    """Print the inputs and the outputs of a rewritten model with their types, and what they were where that differs.
+
+    each  all of them; else MOST_SHOWN of either
+    """
+    found: list[Row] = []
+    for word, tensors in (("input", given_inputs), ("output", lambda model: model.graph.output)):
+        was, now = ({t.name: _type_text(t.type) for t in tensors(model)} for model in (before, after))
+        rows = [(name, text if was.get(name, text) == text else f"{was[name]} -> {text}") for name, text in now.items()]
+        rows += [(name, f"{text} -> removed") for name, text in was.items() if name not in now]
+        shown = rows if each or len(rows) <= MOST_SHOWN + 1 else rows[:MOST_SHOWN]
+        left = [(f"{len(rows) - len(shown)} more", "with -v")] if len(shown) < len(rows) else []
+        found += [(word, *row) for row in (*shown, *left)]
+    screen.table("model", ("", "name", "type"), found)
+
+
+def _type_text(proto: TypeProto) -> str:
+    """A type as ONNX's text format has it: "float[N,3,H,W]"."""
+    elem, shape, kind = read_type(proto)
+    dims = "..." if shape is None else ",".join("?" if d is None else str(d) for d in shape)
+    return kind.removesuffix("_type") or f"{dtype_name(elem)}[{dims}]"
 
 
 def _tried(tuned: Sequence[str]) -> Sequence[str]:

@@ -11,7 +11,7 @@ from surgeon.app import arguments
 from surgeon.app.commands import DONE, UNTAKEN, status_of
 from surgeon.app.findings import NOT_TAKEN, Finding
 from surgeon.app.screen import Screen
-from surgeon.app.summary import closing, print_precision, print_report, print_reports
+from surgeon.app.summary import closing, print_interface, print_precision, print_report, print_reports
 from surgeon.app.written import Done, check_places, formatted, report_files
 from surgeon.ir.files import put
 from surgeon.pipeline.option import from_text
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     contents = report_files(args, done, reports, source, out if fixed.files else None, status)
     files = {path: path for path in fixed.files}
     put({path: text if isinstance(text, bytes) else text(files) for path, text in contents.items()})
+    print_interface(given.look(), fixed.result.model, screen, bool(args.verbose))
     declined = report.declined if args.verbose else _of_what_stays(report)
     print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)
     if done.half is not None:
