@@ -62,7 +62,7 @@ def _large(model: ModelProto) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _is_looked_at(tensor: TensorProto) -> bool:
-    return not tensor.external_data and FEWEST <= np.prod(tensor.dims, dtype=np.float64) <= MOST
+    return not tensor.external_data and FEWEST <= int(np.prod(tensor.dims, dtype=np.float64)) <= MOST
 
 
 def _computed(model: ModelProto) -> Iterator[tuple[str, np.ndarray]]:
