@@ -107,6 +107,61 @@ def test_a_crash_of_onnx_runtime_ends_one_run() -> None:
         runner.run({"x": np.zeros((1, 2, 6), np.float32)})
 
 
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
+    """The forks that begin in the test, which finds none."""
+    begin, begun = Fork._begun, []
+    monkeypatch.setattr(run._shared, "fork", Fork(run._results_of))
+    monkeypatch.setattr(Fork, "_begun", lambda fork: begun.append(fork) or begin(fork))
+    return begun
+
+
+EMPTY = {"x": np.ones(0, np.float32)}
+
+
+def runs(text: str) -> Runner:
+    return Runner(model(f"(float[N] x) => (float[N] y) {{ {text} }}"))
+
+
+def test_small_models_share_the_process_of_runs_that_may_crash(forks: list[Fork]) -> None:
+    for op in ("Abs", "Neg", "Abs", "Exp"):
+        assert runs(f"y = {op} (x)").run(EMPTY)[0].shape == (0,)
+    assert len(forks) == 1
+
+
+def test_a_run_that_crashes_does_not_end_those_of_other_models(forks: list[Fork]) -> None:
+    right, crashes = runs("y = Abs (x)"), lambda _: os.abort()
+    right.run(EMPTY)
+    forks[0]._call, kept = crashes, forks[0]._call
+    forks[0].end()
+    with pytest.raises(Unrunnable, match=r"ONNX Runtime crashes \(SIGABRT\)"):
+        right.run(EMPTY)
+    forks[0]._call = kept
+    assert right.run(EMPTY)[0].shape == (0,)
+
+
+@pytest.mark.parametrize("limit", ["SMALL", "KEPT"])
+def test_a_large_model_or_process_has_forks_that_last_until_its_end(
+    limit: str, forks: list[Fork], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, limit, 0)
+    for _ in range(2):
+        runner = runs("y = Abs (x)")
+        assert [runner.run(EMPTY)[0].shape for _ in range(2)] == [(0,)] * 2
+        runner.end()
+        assert has_ended(forks[-1]._child)
+    assert len(forks) == 2
+
+
+def test_a_copy_of_a_process_has_forks_of_its_own() -> None:
+    """It would read the answers to the other's questions."""
+    fork = Fork(lambda _: os.getpid())
+    first = fork(0)
+    assert survived(lambda: fork(0)) not in (first, os.getpid())
+    assert fork(0) == first
+    fork.end()
+
+
 def test_a_call_apart_returns_and_raises() -> None:
     assert survived(lambda: np.arange(3)).tolist() == [0, 1, 2]
     with pytest.raises(ZeroDivisionError):

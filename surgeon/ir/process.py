@@ -55,7 +55,7 @@ class Fork(Generic[G, T]):
     def __init__(self, call: Callable[[G], T], *, seconds: float = math.inf, memory: float = math.inf) -> None:
         self._call = call
         self._seconds, self._memory = seconds, memory
-        self._child = 0
+        self._child = self._owner = 0
         self._answers: Connection | None = None  # of the fork, if there is one now
         self._ended: Callable[[], Any] = int
 
@@ -63,7 +63,7 @@ class Fork(Generic[G, T]):
         """The result of the call. Raises Crashed, and what the call raises."""
         if not hasattr(os, "fork"):
             return self._call(given)
-        if self._answers is not None:
+        if self.is_there:
             try:
                 return self._asked(given)
             except Exceeded:
@@ -73,6 +73,11 @@ class Fork(Generic[G, T]):
             # What an earlier call did to the memory of the fork may be why: only a new one tells.
         return self._asked(given)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether a fork has begun. A copy of this process, as multiprocessing makes them, has none yet."""
+        return self._answers is not None and self._owner == os.getpid()
+
     def end(self) -> int:
         """End the fork, if there is one; its exit status, as `os.waitpid` gives it."""
         ended, self._ended, self._answers = self._ended, int, None
@@ -80,7 +85,7 @@ class Fork(Generic[G, T]):
         return status
 
     def _asked(self, given: G) -> T:
-        answers = self._answers or self._begun()
+        answers = (self.is_there and self._answers) or self._begun()
         try:
             answers.send(given)
             self._wait(answers)
@@ -124,7 +129,7 @@ class Fork(Generic[G, T]):
             here.close()
             _answer(self._call, there)
         there.close()
-        self._answers, self._child = here, child
+        self._answers, self._child, self._owner = here, child, os.getpid()
         self._ended = weakref.finalize(self, _end, child, here, os.getpid())
         return here
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import onnx
@@ -43,6 +44,8 @@ EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"  # an o
 SECONDS = 20.0  # that a run in a process of its own may take, and one more for each MB of the model
 MEMORY = 4 * guard.GIB  # bytes that it may take, and so many times the bytes of the model:
 TIMES = 16
+SMALL = 1 << 18  # bytes of a model that the shared process loads itself: more are not sent to it with each input
+KEPT = guard.GIB  # bytes that this process may hold where it begins the shared one, which keeps them
 MOST_ITERATIONS = 1 << 20  # that a Loop may be asked for by a number in the file; more may have no end
 IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that surgeon takes reads it
 
@@ -58,9 +61,9 @@ class Runner:
     `folder` is that of the external weights; nothing is written there. Raises Unrunnable.
 
     Some of ONNX Runtime's kernels crash on a tensor of size 0, and a Loop may have no end. Runs in which that may be
-    are made in a process of their own, as all are where SURGEON_APART is set. It lasts until `end`, and has limits of
-    time and memory. Where one ended a run, the model is not run again. `threads` is how many ONNX Runtime uses for
-    the others. `optimized` runs the model with ONNX Runtime's own optimizations.
+    are made in another process, as all are where SURGEON_APART is set: small models share one, others have their own
+    until `end`. It has limits of time and memory. Where one ended a run, the model is not run again. `threads` is how
+    many ONNX Runtime uses for the others. `optimized` runs the model with ONNX Runtime's own optimizations.
     """
 
     def __init__(
@@ -74,12 +77,14 @@ class Runner:
         self._fork: Fork[Mapping[str, np.ndarray], list[np.ndarray]] | None = None
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
-        ort = onnx_runtime()
+        onnx_runtime()
+        self._small: _Written | None = None  # the model where it is small enough for the shared process
         if any(n.domain == DEFINED for n in model.graph.node):
             self._reference = Reference(model, folder)
             return
         try:
-            self.session = _session(ort, unsaturated(model), folder, 1 if self._apart else threads, optimized)
+            written = _Written.of(unsaturated(model), folder, 1 if self._apart else threads, optimized)
+            self.session = written.session()
         except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
             if not any(told in str(error) for told in LACKS) and "NotImplemented" not in type(error).__name__:
                 raise Unrunnable(first_line(error)) from None
@@ -88,6 +93,8 @@ class Runner:
             return
         if any(i.type in UNSPOKEN for i in (*self.session.get_inputs(), *self.session.get_outputs())):
             self._reference, self.session = Reference(model, folder), None
+        if len(written.data) <= SMALL and not written.folder and not self.may_not_end:
+            self._small = written._replace(threads=1)
 
     def follow(self, other: Runner) -> None:
         """Run in the reference evaluator if the other side does.
@@ -127,15 +134,17 @@ class Runner:
     def _run_session(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What ONNX Runtime returns. Raises Crashed, and ONNX Runtime's own errors as a RuntimeError."""
         may_crash = self._apart or 0 in [a.size for a in feeds.values()]
-        if may_crash and not self._apart and self._threads > 1:  # a forked process has none of the threads
-            self.session, self._threads = _session(onnx_runtime(), unsaturated(self.model), self.folder), 1
         if not may_crash:
             return _results(self.session, feeds)
+        if self._small is not None and self._fork is None and _shared.is_possible():
+            return _shared.fork((self._small, feeds))
+        if not self._apart and self._threads > 1:  # a forked process has none of the threads
+            self.session, self._threads = _Written.of(unsaturated(self.model), self.folder).session(), 1
         self._fork = self._fork or _limited(partial(_results, self.session), self.model)
         return self._fork(feeds)
 
     def end(self) -> None:
-        """End the process of the runs that may crash. A further one begins another."""
+        """End the model's own process of the runs that may crash. A further one begins another."""
         if self._fork is not None:
             self._fork.end()
 
@@ -185,23 +194,63 @@ def onnx_runtime() -> Any:
     return onnxruntime
 
 
-def _session(ort: Any, model: ModelProto, folder: str | Path | None, threads: int = 1, optimized: bool = False) -> Any:
-    """An ONNX Runtime session, without optimizations unless they are asked for."""
-    options, levels = ort.SessionOptions(), ort.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+class _Written(NamedTuple):
+    """A model as a session is made of it.
 
-    model, base = located(model, folder)
-    if base is not None:
-        options.add_session_config_entry(EXTERNAL_FOLDER, as_text(base))
-    try:
-        data = model.SerializeToString()
-    except UNWRITABLE:
-        raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
-    # Without the second try, of which ONNX Runtime speaks on stdout.
-    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    folder  that of its external weights; empty without any
+    """
+
+    data: bytes
+    folder: str
+    threads: int
+    optimized: bool
+
+    @classmethod
+    def of(cls, model: ModelProto, folder: str | Path | None, threads: int = 1, optimized: bool = False) -> _Written:
+        """Raises Unrunnable."""
+        model, base = located(model, folder)
+        try:
+            data = model.SerializeToString()
+        except UNWRITABLE:
+            raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
+        return cls(data, "" if base is None else as_text(base), threads, optimized)
+
+    def session(self) -> Any:
+        """An ONNX Runtime session, without optimizations unless they are asked for."""
+        ort = onnx_runtime()
+        options, levels = ort.SessionOptions(), ort.GraphOptimizationLevel
+        options.graph_optimization_level = levels.ORT_ENABLE_ALL if self.optimized else levels.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        if self.folder:
+            options.add_session_config_entry(EXTERNAL_FOLDER, self.folder)
+        # Without the second try, of which ONNX Runtime speaks on stdout.
+        return ort.InferenceSession(self.data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+class _Shared(threading.local):
+    """The process in which small models are run where they may crash: one for each thread.
+
+    A fork of a large process takes longer than a proof, since each page that is written after it is copied.
+    """
+
+    def __init__(self) -> None:
+        self.fork = Fork(_results_of, seconds=SECONDS, memory=MEMORY)
+
+    def is_possible(self) -> bool:
+        """Whether it is there, or this process is small enough that a fork may hold its memory for long."""
+        return self.fork.is_there or guard.memory(os.getpid()) <= KEPT
+
+
+def _results_of(given: tuple[_Written, Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+    """What a model returns, in the shared process. The inputs follow one another: its session is kept for them."""
+    written, feeds = given
+    return _results(_kept_session(written), feeds)
+
+
+_kept_session = lru_cache(16)(_Written.session)
+_shared = _Shared()
 
 
 def located(model: ModelProto, folder: str | Path | None) -> tuple[ModelProto, Path | None]:
@@ -227,9 +276,9 @@ def has_kernel(op: str, elem: int, opset: int) -> bool:
 
 def load_error(model: ModelProto, folder: str | Path | None = None) -> str:
     """What ONNX Runtime says against a model; empty where it loads it. Raises SurgeonError where it does not load."""
-    ort = onnx_runtime()
+    onnx_runtime()
     try:
-        _session(ort, model, folder)
+        _Written.of(model, folder).session()
     except Exception as error:  # ONNX Runtime raises its own types, some of them plain RuntimeError
         return first_line(error)
     return ""
