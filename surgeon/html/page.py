@@ -49,6 +49,15 @@ class Precision(Protocol):
     @property
     def failed(self) -> bool: ...
 
+    @property
+    def failure(self) -> str: ...
+
+    @property
+    def type_text(self) -> str: ...
+
+    @property
+    def is_apart(self) -> bool: ...
+
     def to_json(self) -> dict[str, Any]: ...
 
 
@@ -173,7 +182,7 @@ def _head(report: Report, title: str, written: str, precision: Precision | None,
     return (
         f"<h1>{escape(title or 'A rewritten model')} {_state(report, precision)}</h1>"
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
-        f"<p>{escape(answer(report))}</p>{runs}"
+        f"<p>{escape(answer(report, conversion=precision))}</p>{runs}"
         f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision, kernels)}'
     )
 

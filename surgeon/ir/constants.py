@@ -18,6 +18,7 @@ from surgeon.ir.operators import HOLDS, MEASURES, RANDOM
 from surgeon.ir.protos import SMALL_TENSOR
 from surgeon.ir.run import Reference, Runner, Unrunnable, model_of_one_node
 from surgeon.ir.sizes import shape_slice
+from surgeon.ir.weight_file import mapped
 
 if TYPE_CHECKING:
     from surgeon.ir.model import Model
@@ -57,6 +58,9 @@ class Constants:
         """The elements of a constant; None for any other tensor, or one too large to be worth it."""
         if not self.is_constant(value):
             return None
+        large = None if value.tensor is None else mapped(value.tensor, self._model.base)
+        if large is not None:  # it is not kept: what was read of it would stay in memory
+            return large
         known, stack = self._values, [value]
         while stack:
             current = stack[-1]

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import onnx
 from google.protobuf.message import EncodeError
@@ -23,8 +24,8 @@ from surgeon import guard
 from surgeon.errors import ModelError
 from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.interrupts import interrupted
-from surgeon.ir.protos import copied, refill
-from surgeon.ir.validity import check_external, check_place
+from surgeon.ir.protos import all_graphs, copied, refill
+from surgeon.ir.validity import check_external, check_place, data_size
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
 SMALL = 1 << 20  # bytes: of a larger tensor no check needs the elements
@@ -56,6 +57,8 @@ KINDS = (
     (b"vtrt", "an engine of TensorRT-RTX. surgeon reads the ONNX file that it was built from"),
 )
 LONGEST_MARK = max(len(mark) for mark, _ in KINDS)
+LEAST_APART = 1024  # bytes: a smaller tensor stays in the file of the model
+ALIGNED = 64  # bytes: where a tensor begins in a file of weights
 DIGITS = 16  # of the digest in the name of a file of weights
 _DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
@@ -201,21 +204,32 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
     """
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor
-    copy = copied(tensor)
-    where = Path(folder or ".")
-    for entry in copy.external_data:
-        if entry.key == "location":
-            where = (where / entry.value).resolve()
-            entry.value = where.name
-    real = as_text(where.parent)
+    copy, place = copied(tensor), external_place(tensor, folder)
     try:
-        onnx.external_data_helper.load_external_data_for_tensor(copy, real)
+        with place.path.open("rb") as file:
+            file.seek(place.offset)
+            copy.raw_data = file.read(place.length)
         copy.data_location = TensorProto.DEFAULT
         del copy.external_data[:]
-        numpy_helper.to_array(copy)  # onnx reads too short a file without a warning
-    except Exception as error:  # OSError; onnx's checker raises a type of its own
-        raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{where}': {error}") from None
+        numpy_helper.to_array(copy)  # it raises where the file is too short
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(f"the weights of '{tensor.name}' cannot be read from '{place.path}': {error}") from None
     return copy
+
+
+class Place(NamedTuple):
+    """Where the data of an external tensor is: a file, and the bytes in it."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+def external_place(tensor: TensorProto, folder: str | Path | None) -> Place:
+    """Where the data of an external tensor is; `folder` is that of the model."""
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    path, offset = Path(folder or ".", given["location"]).resolve(), int(given.get("offset", "0"))
+    return Place(path, offset, int(given.get("length") or data_size(tensor) or 0))
 
 
 def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto, Path]:
@@ -354,22 +368,22 @@ def write(
 
     Files of external weights go along into another folder.
 
-    `apart`: the weights that the model holds itself go to a file beside it, as those of a model above 2 GiB, which no
-    file can hold, do in any case.
+    `apart`: all weights go to one file beside the model, as those of a model above 2 GiB, which no file can hold, do in
+    any case.
     """
     check_writable(path)
     data = b"" if apart else _serialized(model)
     folder = Path(os.path.realpath(path.parent))  # `new/..` names a folder whether or not there is one called new
     with Staged() as staged:
         files = [folder / path.name]
-        if _EXTERNAL in data or not data:
+        if not data:
+            files.append(_put_apart(model, files[0], base, staged))
+        elif _EXTERNAL in data:
             for file in dict.fromkeys(map(os.path.normpath, external_files(model))):  # `w.bin` and `./w.bin` are one
                 _carry((base or Path(".")) / file, folder / file, staged)
                 files.append(folder / file)
         if data:
             staged.put(data, path)
-        else:
-            files.append(_put_apart(model, files[0], staged))
         staged.drop(weights for weights in _own_weights(files[0]) if weights not in files)
         now = {file: staged.now(file) for file in files}
         for name, content in (also or {}).items():
@@ -385,31 +399,55 @@ def _serialized(model: ModelProto) -> bytes:
         return b""
 
 
-def _put_apart(model: ModelProto, path: Path, staged: Staged) -> Path:
-    """Write the weights to a file beside the model's, and return its place.
+def _put_apart(model: ModelProto, path: Path, base: Path | None, staged: Staged) -> Path:
+    """Write the weights to a file beside the model's, one tensor after the other, and return its place.
 
     The file is named by what it holds, so a model is never beside the weights of another one: those are there
-    before it is. onnx takes the weights out of what it writes: that is a copy.
+    before it is.
     """
     copy = copied(model)
-    aside = staged.aside(path)
-    onnx.save_model(copy, as_text(aside / path.name), save_as_external_data=True, location=_DATA)
-    weights = path.with_name(f"{path.name}.{_digest(aside / _DATA)}.data")
-    for tensor in _tensors(copy):
-        for entry in tensor.external_data:
-            if entry.key == "location" and entry.value == _DATA:
-                entry.value = weights.name
-    os.replace(aside / _DATA, staged.place(weights))
+    written, digest = staged.aside(path) / _DATA, hashlib.blake2b(digest_size=DIGITS // 2)
+    moved = [t for g in all_graphs(copy.graph) for t in g.initializer if len(t.raw_data) >= LEAST_APART]
+    moved += [t for t in _tensors(copy) if t.data_location == TensorProto.EXTERNAL]
+    with _told(path), written.open("wb") as file:
+        for tensor in moved:
+            padding = bytes(-file.tell() % ALIGNED)
+            file.write(padding)
+            digest.update(padding)
+            offset = file.tell()
+            for block in _blocks(tensor, base):
+                file.write(block)
+                digest.update(block)
+            _refer(tensor, offset, file.tell() - offset)
+    weights = path.with_name(f"{path.name}.{digest.hexdigest()}.data")
+    for tensor in moved:
+        tensor.external_data.add(key="location", value=weights.name)
+    os.replace(written, staged.place(weights))
     staged.put(copy.SerializeToString(deterministic=True), path)
     return weights
 
 
-def _digest(path: Path) -> str:
-    found = hashlib.blake2b(digest_size=DIGITS // 2)
-    with path.open("rb") as file:
-        while block := file.read(SMALL):
-            found.update(block)
-    return found.hexdigest()
+def _blocks(tensor: TensorProto, base: Path | None) -> Iterator[bytes]:
+    """The data of a tensor, a part at a time."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        yield tensor.raw_data
+        return
+    place = external_place(tensor, base)
+    with place.path.open("rb") as file:
+        file.seek(place.offset)
+        left = place.length
+        while block := file.read(min(SMALL, left)):
+            left -= len(block)
+            yield block
+
+
+def _refer(tensor: TensorProto, offset: int, length: int) -> None:
+    """Make a tensor an external one, whose file is not named yet."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    for key, number in (("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(number))
 
 
 def _own_weights(path: Path) -> list[Path]:

@@ -71,7 +71,7 @@ def _say_type(node: NodeProto) -> None:
 
 
 def _retype_tensor(tensor: TensorProto, kinds: Mapping[int, int]) -> None:
-    if tensor.data_type in kinds:
+    if tensor.data_type in kinds and tensor.data_location != TensorProto.EXTERNAL:
         array = narrowed(numpy_helper.to_array(tensor), kinds[tensor.data_type])
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 

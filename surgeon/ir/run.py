@@ -24,6 +24,7 @@ from surgeon.ir.operators import COUNTS
 from surgeon.ir.process import Crashed, Exceeded, Fork
 from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied, nodes_of
 from surgeon.ir.saturation import unsaturated
+from surgeon.ir.weight_file import has_large_weights
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -198,12 +199,14 @@ class _Written(NamedTuple):
     """A model as a session is made of it.
 
     folder  that of its external weights; empty without any
+    large   whether they are large: then it copies no weights of a MatMul, and keeps no memory for a further run
     """
 
     data: bytes
     folder: str
     threads: int
     optimized: bool
+    large: bool
 
     @classmethod
     def of(cls, model: ModelProto, folder: str | Path | None, threads: int = 1, optimized: bool = False) -> _Written:
@@ -213,7 +216,7 @@ class _Written(NamedTuple):
             data = model.SerializeToString()
         except UNWRITABLE:
             raise Unrunnable("the model holds more than 2 GiB of weights itself") from None
-        return cls(data, "" if base is None else as_text(base), threads, optimized)
+        return cls(data, "" if base is None else as_text(base), threads, optimized, has_large_weights(model))
 
     def session(self) -> Any:
         """An ONNX Runtime session, without optimizations unless they are asked for."""
@@ -225,6 +228,9 @@ class _Written(NamedTuple):
         options.inter_op_num_threads = 1
         if self.folder:
             options.add_session_config_entry(EXTERNAL_FOLDER, self.folder)
+        if self.large:
+            options.add_session_config_entry("session.disable_prepacking", "1")
+            options.enable_cpu_mem_arena = False
         # Without the second try, of which ONNX Runtime speaks on stdout.
         return ort.InferenceSession(self.data, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 

@@ -310,12 +310,17 @@ def check_external(tensor: TensorProto, folder: Path) -> None:
         if not (text.isascii() and text.isdecimal() and len(text) < DIGITS):
             raise _misplaced(tensor, f"has the {key} '{text}', which is not a number of bytes")
     held = (folder / given["location"]).stat().st_size - int(numbers.get("offset", "0"))
-    needed = _needed(tensor.data_type, tuple(tensor.dims)).bytes
+    needed = data_size(tensor)
     length = int(numbers.get("length", held if needed is None else needed))
     if needed is not None and length != needed:
         raise _misplaced(tensor, f"has {length} bytes there, and its type and shape need {needed}")
     if length > held:
         raise _misplaced(tensor, f"ends {length - held} bytes after the end of '{given['location']}'")
+
+
+def data_size(tensor: TensorProto) -> int | None:
+    """The bytes of a tensor's elements, wherever they are; None where its type does not say."""
+    return _needed(tensor.data_type, tuple(tensor.dims)).bytes
 
 
 def _bits(elem: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from surgeon.errors import UsageError
-from surgeon.ir.files import Content, check_writable, is_large, write
+from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
@@ -58,7 +58,7 @@ class Result:
         """Write the model, and return its files; see `files.write`. Raises ModelError."""
         for place in (Path(path), *(also or ())):
             check_writable(place, *self.files)
-        apart = self.precision is not None and is_large(self.model)  # a conversion reads all weights into the model
+        apart = self.precision is not None and self.precision.is_apart
         return write(self.model, Path(path), self.base, also, apart)
 
     def page(self, title: str = "") -> str:

@@ -17,6 +17,7 @@
     steps         a quantized model without the steps of its quantizers
     standard      when two models are equal
     comparison    how far a converted model is from its original
+    result        the result of a conversion
     search        the cheapest set of items that is enough, by measuring
     histograms    the numbers of a tensor over many samples, and the scale of each method
     distance      how far the outputs of a quantized model are, as one number
@@ -32,16 +33,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from surgeon.precision.comparison import OutputError
-    from surgeon.precision.conversion import Kept, PrecisionResult, convert
+    from surgeon.precision.conversion import convert
     from surgeon.precision.data import load_data
+    from surgeon.precision.result import Kept, PrecisionResult
     from surgeon.precision.standard import LIMIT
 
 # A run that converts nothing starts without them.
 _LAZY = {
     "LIMIT": "standard",
     "OutputError": "comparison",
-    "Kept": "conversion",
-    "PrecisionResult": "conversion",
+    "Kept": "result",
+    "PrecisionResult": "result",
     "convert": "conversion",
     "load_data": "data",
 }

@@ -27,11 +27,10 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -40,7 +39,7 @@ import onnx.version_converter
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError
-from surgeon.ir.files import Content, is_large, with_inner_weights, write
+from surgeon.ir.files import with_inner_weights
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES
@@ -48,17 +47,19 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
+from surgeon.ir.weight_file import WeightFile, has_large_weights
 from surgeon.pipeline.run import TRAINED
 from surgeon.precision.comparison import DOUBTED, GUESSED_PART, MOST_KEPT, Comparison, Metric, OutputError
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
-from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Emitter
+from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, SINGLE, Format
 from surgeon.precision.inputs import plausible
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
+from surgeon.precision.result import Kept, PrecisionResult
 from surgeon.precision.search import PARTS, Search
 from surgeon.precision.standard import LIMIT, TIMES_THE_ROUNDING
 from surgeon.precision.steps import moved_by_rounding
@@ -85,93 +86,6 @@ RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A node that computes in fp32, or whose types were left alone, and why."""
-
-    node: str
-    op: str
-    why: str
-
-    def to_json(self) -> dict[str, str]:
-        return {"node": self.node, "op": self.op, "why": self.why}
-
-
-@dataclass(slots=True)
-class PrecisionResult:
-    """The result of a conversion.
-
-    model         the converted model, weights inside
-    kept          the nodes that stay fp32, islands first
-    warnings      what the user has to know
-    errors        worst first, against the fp32 original
-    not_compared  why there are none; empty where the models were compared
-    unproved      whether that is a failure: it is, unless `allow_unproved` permits it
-    half          how many nodes compute in half precision
-    single        how many compute in fp32
-    casts         how many Cast nodes are between the two
-    way           "fp16", "bf16" or "half"
-    tolerance     what the error of an output may be
-    inputs        what the models were compared on, in words
-    measured      how many conversions were measured to find what stays fp32
-    allow_inexact whether it may be written though it failed
-    gain          how many of the Conv, MatMul and the like compute in half precision, and how many there are
-    judge         the errors of a model that is written otherwise, on the same inputs; None where none were measured
-    """
-
-    model: ModelProto
-    kept: list[Kept] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[OutputError] = field(default_factory=list)
-    not_compared: str = ""
-    unproved: bool = False
-    half: int = 0
-    single: int = 0
-    casts: int = 0
-    way: str = "fp16"
-    tolerance: float = LIMIT
-    inputs: list[str] = field(default_factory=list)
-    measured: int = 0
-    allow_inexact: bool = False
-    gain: tuple[int, int] = (0, 0)
-    judge: Callable[[ModelProto], list[OutputError]] | None = field(default=None, repr=False)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the error of an output is above the tolerance, or not known."""
-        return self.unproved or any(not e.ok for e in self.errors)
-
-    @property
-    def withheld(self) -> bool:
-        """Whether the model must not be written."""
-        return self.failed and not self.allow_inexact
-
-    @property
-    def worst(self) -> float | None:
-        """The largest relative error of any output; None where nothing was compared."""
-        return self.errors[0].relative if self.errors else None
-
-    def save(self, path: str | Path, also: Mapping[Path, Content] | None = None) -> list[Path]:
-        """Write the model, and return its files; `also`: see `files.write`.
-
-        One of more than 1 GiB gets its weights in a file beside it.
-        """
-        return write(self.model, Path(path), also=also, apart=is_large(self.model))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": self.way,
-            "nodes": {"half": self.half, "fp32": self.single, "casts": self.casts},
-            "kept": [k.to_json() for k in self.kept],
-            "tolerance": self.tolerance,
-            "inputs": self.inputs,
-            "measured": self.measured,
-            "max_error": self.worst if self.worst is not None and math.isfinite(self.worst) else None,
-            "not_compared": self.not_compared,
-            "outputs": [e.to_json() for e in self.errors],
-        }
-
-
 def convert(
     model: ModelProto,
     *,
@@ -190,6 +104,7 @@ def convert(
     allow_inexact: bool = False,
     original: ModelProto | None = None,
     start: Collection[str] = (),
+    weights: WeightFile | None = None,
     progress: Progress = lambda phase, done, total: None,
 ) -> PrecisionResult:
     """Convert a model to half precision where that is exact enough. The model passed in is not changed.
@@ -207,6 +122,7 @@ def convert(
     verify          measure the error
     original        what the model is compared with, if that is not `model`
     start           labels of nodes that a search begins with in fp32, such as those of an earlier conversion
+    weights         the file of an earlier conversion for the weights of a large model; a new one if it is not given
     allow_unproved  it is not a failure where they cannot be compared
     allow_inexact   the result may be written though it failed
 
@@ -216,12 +132,23 @@ def convert(
     feeds = None if data is None else _given(data).checked(model)
     inlined = _inlined(with_inner_weights(model, base))
     target = Target.parse(target) if isinstance(target, str) else target
+    if weights is None and has_large_weights(inlined):
+        weights = WeightFile()
+    if weights is not None:
+        base = base or Path()
+        weights.move(inlined)
     source = with_meanings(_raised(inlined, way, target))  # a plugin's result is its function's
-    reference = source if original is None else with_meanings(with_inner_weights(original, base))
+    reference = source
+    if original is not None:
+        reference = with_meanings(with_inner_weights(original, base))
+        if weights is not None:
+            weights.move(reference)
     conversion = _Conversion(
-        source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16, start=start
-    )
+        source, base, target, low=low, wide=wide, keep=keep_fp32, repair=repair_eps, io=io_fp16, start=start,
+        apart=None if weights is None else Apart(weights),
+    )  # fmt: skip
     result = PrecisionResult(model, way=way, tolerance=tolerance, allow_inexact=allow_inexact)
+    result.base, result.weights = None if weights is None else base, weights
     samples, kind, known = _samples(reference, feeds, base, shapes, verify, result)
     chosen, held = samples.part(0, 2), samples.part(1, 2)
     if feeds is not None and len(feeds) == 1:
@@ -248,11 +175,11 @@ def convert(
     result.warnings = [*dict.fromkeys(plan.warnings), *result.warnings]
     result.half, result.single = _counts(plan)
     result.warnings += [TRAINED] if model.training_info and result.half else []
-    if verify:
+    if not verify:
+        result.not_compared = "not asked for"
+    elif weights is None:
         told = make_loadable(result.model)
         result.warnings += [told] if told else []
-    else:
-        result.not_compared = "not asked for"
     result.unproved = verify and bool(result.not_compared) and not allow_unproved
     return result
 
@@ -313,7 +240,7 @@ def _note_steps(worst: OutputError, own: float, result: PrecisionResult) -> None
 
 def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
     """The errors of a model in half precision as it is written."""
-    index = Model(model)
+    index = Model(model, comparison.base)
     tensors = [o for s in index.scopes for n in s.live() for o in n.outputs if o is not None]
     types = {o.name: index.dtype(o) for o in tensors if index.dtype(o) in HALVES}
     return comparison.errors(with_meanings(model), types)
@@ -341,13 +268,14 @@ class _Conversion:
         repair: float | None,
         io: bool,
         start: Collection[str],
+        apart: Apart | None,
     ) -> None:
         self.index = Model(source, base)
         _check_words(keep, self.index)
         self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
         self.target = target
         self.planners: list[Planner] = []
-        self.start = frozenset(start)
+        self.start, self.apart = frozenset(start), apart
         self.stopped = ""  # why the last search ended early
 
     def plans(self, ranges: Ranges | None) -> None:
@@ -374,7 +302,7 @@ class _Conversion:
 
     def written(self, planner: Planner, islands: Mapping[Node, str]) -> tuple[Plan, Emitter, ModelProto]:
         plan = planner.settled(islands)
-        emitter = Emitter(plan)
+        emitter = Emitter(plan, self.apart)
         return plan, emitter, emitter.emit()
 
     def choose(
@@ -636,7 +564,7 @@ def _refused(converted: ModelProto, before: Model, target: Target) -> dict[str, 
     """The stem of a node -> why the target does not support it converted, for nodes that it supported before."""
     already = {_stem(n) for s in before.scopes for n in s.live() if target.why_unsupported(n) is not None}
     found = {}
-    for scope in Model(converted).scopes:
+    for scope in Model(converted, before.base).scopes:
         for node in scope.live():
             if _stem(node) in already:
                 continue

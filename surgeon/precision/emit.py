@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -15,11 +16,20 @@ from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.protos import body_protos, copied, reads, refill, unused
 from surgeon.ir.schemas import FLOAT_LIMIT
+from surgeon.ir.weight_file import WeightFile
 from surgeon.precision.formats import FAMILY, FORMATS, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
 
 IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
 Use = tuple[Value, int]  # a tensor in one of the types of FAMILY
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """The file of the converted weights of a large model, and which tensors are in it: none is written twice."""
+
+    file: WeightFile
+    written: dict[Use, TensorProto] = field(default_factory=dict)
 
 
 class Emitter:
@@ -32,10 +42,11 @@ class Emitter:
     folded      constants that nodes compute, and that are stored
     extra       outputs of a graph that need a tensor of their own, by what they are copies of: an Identity each
     cast_nodes  the casts that the file has, by what they return
+    apart       where the converted weights are; None where the written model holds all of them
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, apart: Apart | None = None) -> None:
+        self.plan, self.apart = plan, apart
         self.model: Model = plan.model
         self.casts = 0
         self.taken = {n for s in self.model.scopes for n in s.values}
@@ -46,7 +57,7 @@ class Emitter:
         self.cast_nodes: dict[Use, Node] = {}
 
     def emit(self) -> ModelProto:
-        """The converted model; the weights are inside it, whatever the input's are."""
+        """The converted model. It holds its weights, whatever the input's are, unless they are apart."""
         source = self.model.proto
         out = ModelProto()
         _copy_but(source, out, "graph", "functions")
@@ -196,19 +207,29 @@ class Emitter:
             value = graph.values[tensor.name]
             wanted = self._wanted_types(value)
             if not _is_stored(value) or not wanted:
-                out.initializer.append(_inside(tensor, self.model))
+                out.initializer.append(self._kept(tensor))
                 continue
-            array = self.model.constant(value)
-            assert array is not None
             for dtype in wanted:
-                if dtype == tensor.data_type:
-                    kept = _inside(tensor, self.model)
-                    kept.name = self._called(value, dtype)
-                    out.initializer.append(kept)
-                else:
-                    made = _tensor(array, dtype, self._called(value, dtype))
-                    _annotate(made, tensor)
-                    out.initializer.append(made)
+                made = self._kept(tensor) if dtype == tensor.data_type else self._weight(value, tensor, dtype)
+                made.name = self._called(value, dtype)
+                out.initializer.append(made)
+
+    def _kept(self, tensor: TensorProto) -> TensorProto:
+        """A copy of a weight that keeps its type, with its data unless that is apart."""
+        return copied(tensor if self.apart is not None else with_data(tensor, self.model.base))
+
+    def _weight(self, value: Value, tensor: TensorProto, dtype: int) -> TensorProto:
+        """A weight in another type."""
+        if self.apart is not None and (value, dtype) in self.apart.written:
+            return copied(self.apart.written[value, dtype])
+        array = self.model.constant(value)
+        assert array is not None
+        made = _tensor(array, dtype, "")
+        _annotate(made, tensor)
+        if self.apart is not None:
+            self.apart.file.store(made)
+            self.apart.written[value, dtype] = copied(made)
+        return made
 
     def _node(self, node: Node) -> Iterator[NodeProto]:
         """The node in its types, then the casts and copies of its outputs."""
@@ -362,13 +383,13 @@ def _is_stored(value: Value) -> bool:
 
 def _copy_but(source: ModelProto | GraphProto, out: ModelProto | GraphProto, *left_out: str) -> None:
     """Copy every field of a model or graph but some: models are large, and tensors are written separately."""
-    for field, value in source.ListFields():
-        if field.name in left_out:
+    for kind, value in source.ListFields():
+        if kind.name in left_out:
             continue
         if hasattr(value, "extend"):
-            getattr(out, field.name).extend(value)
+            getattr(out, kind.name).extend(value)
         else:
-            setattr(out, field.name, value)
+            setattr(out, kind.name, value)
 
 
 def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
@@ -393,11 +414,6 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
 def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
     with np.errstate(over="ignore"):
         return numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(dtype)), name)
-
-
-def _inside(tensor: TensorProto, model: Model) -> TensorProto:
-    """The tensor with its data in the file."""
-    return copied(with_data(tensor, model.base))
 
 
 def _annotate(made: NodeProto | TensorProto, source: NodeProto | TensorProto) -> None:

@@ -79,7 +79,7 @@ def is_beyond(array: np.ndarray, low: Format = FP16) -> bool:
     """Whether a finite number of an array is too large for a type."""
     if array.dtype.kind != "f":
         return False
-    ends = [np.abs(part[np.isfinite(part)].astype(np.float64)).max(initial=0.0) for part in _parts(array)]
+    ends = [float(np.abs(part[np.isfinite(part)]).max(initial=0.0)) for part in _parts(array)]
     return bool(max(ends) > low.largest)
 
 

@@ -29,7 +29,8 @@ class Plan:
     fixed         node -> why its types are left alone
     warnings      what the user has to know
     repaired      (node, input) -> the epsilon that the file has lost
-    weights       what DequantizeLinear makes of weights, and what is computed from that: not stored as floats
+    weights       what DequantizeLinear makes of weights, and what is too large to be stored, with what is computed from
+                  those: not stored as floats
     cast_sources  what a cast between types of FAMILY returns -> what it reads: the same tensor; and so
                   what an Identity returns that names an output
     """

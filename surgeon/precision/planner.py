@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from onnx import TensorProto
 
+from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.following import divides, readers
 from surgeon.ir.graph import BODIED, Graph, Node, Value
 from surgeon.ir.lattice import HALVES
@@ -137,7 +139,8 @@ class _Planner:
         inputs, outputs = [v for _, v in self.plan.floats(node)], self.plan.float_outputs(node)
         if not inputs and not outputs:
             return
-        if _holds_weights(self.model, node) or any(v in self.plan.weights for v in inputs):
+        large = any(_is_too_large(self.model, o) for o in outputs)
+        if large or _holds_weights(self.model, node) or any(v in self.plan.weights for v in inputs):
             self.plan.weights.update(o for o in outputs if self.model.is_constant(o))
         made = [o for o in node.outputs if o is not None]
         if made and all(self.plan.is_constant(o) for o in made):
@@ -470,6 +473,11 @@ def _holds_weights(model: Model, node: Node) -> bool:
     if node.key != "DequantizeLinear" or node.inputs[0] is None:
         return False
     return model.is_constant(node.inputs[0]) and model.dtype(node.inputs[0]) not in WIDE
+
+
+def _is_too_large(model: Model, value: Value) -> bool:
+    """Whether a tensor is too large to be computed and stored, as is the transposed table of a language model."""
+    return math.prod(d for d in model.shape(value) or () if isinstance(d, int)) > FOLD_LIMIT
 
 
 def _is_no_bound(node: Node, position: int, array: np.ndarray) -> bool:

@@ -17,7 +17,8 @@ from surgeon.precision.formats import FAMILY
 from surgeon.proof.feeds import Feeds
 
 THREADS = 2  # of ONNX Runtime: with a fixed number, results do not depend on the machine
-AT_ONCE = 256  # tensors that one run returns: memory is the limit, not time
+AT_ONCE = 256  # tensors that the first run returns
+MOST_AT_ONCE = 1 << 26  # bytes that a run should return: memory is the limit, not time
 
 
 @dataclass(slots=True)
@@ -70,11 +71,15 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
         for name, array in feeds.items():
             if array.dtype.kind == "f":
                 found.add(name, array)
-    for start in range(0, len(names), AT_ONCE):
-        part = names[start : start + AT_ONCE]
+    start, count = 0, AT_ONCE
+    while start < len(names):
+        part, held = names[start : start + count], 0
         for results in _run(model, part, data, base):
+            held = max(held, sum(array.nbytes for array in results))
             for name, array in zip(part, results, strict=True):
                 found.add(name, array)
+        start += count
+        count = max(AT_ONCE, count * MOST_AT_ONCE // max(held, 1))
     return found
 
 

@@ -128,16 +128,16 @@ def _converted(result: Result, options: Options) -> Result:
     half = to_half(result.model)
     further = replace(options, shapes=result.shapes, progress=None)
     for _ in range(ROUNDS):
-        again = rewrite_source(Source(half.model), further, prepares=False)
+        again = rewrite_source(Source(half.model, half.base), further, prepares=False)
         if not again.report.applied and again.report.opset_after == again.report.opset_before:
             break
         start = [k.node for k in half.kept if k.why == MEASURED]
-        half = to_half(again.model, original=result.model, start=start)
+        half = to_half(again.model, original=result.model, start=start, weights=half.weights)
         result.report.follow(again.report)
-    written = Model(half.model)
+    written = Model(half.model, half.base)
     result.report.ops_after = operators(written)
     result.report.untaken, result.report.unknown = judged(written, options.target)
-    return Result(half.model, result.report, files=result.files, precision=half, shapes=result.shapes)
+    return Result(half.model, result.report, half.base, result.files, half, result.shapes)
 
 
 def _samples(options: Options) -> Samples | None:

@@ -10,9 +10,11 @@ a node stay fp32, as they do on tensor cores.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from surgeon.ir.files import with_data, with_inner_weights
 from surgeon.ir.functions import opset_of
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
@@ -24,25 +26,48 @@ OLDEST = 9  # older opsets have no such Cast
 GIVEN = "~given"  # the suffix of the names of half-precision inputs of a rounded model
 
 
-def rounded(model: ModelProto, types: Mapping[str, int] | None = None) -> ModelProto | None:
+def rounded(model: ModelProto, types: Mapping[str, int] | None = None, base: Path | None = None) -> ModelProto | None:
     """The model with fp32 in place of fp16 and bf16, and every rounding a pair of casts; None before opset 9.
 
-    Inputs and outputs in half precision become fp32 too; the inputs are rounded.
+    Inputs and outputs in half precision become fp32 too; the inputs are rounded. External weights stay on disk, and are
+    cast when the model runs.
 
     types  the type of each tensor of 16 bits by name, where that is known; else it is inferred
+    base   the folder of the external weights
     """
     if opset_of(model) < OLDEST:
         return None
-    wide = copied(model)
+    halves = _half_tensors(Model(model, base)) if types is None else types
+    wide = cast_external(model, base)
     given = {i.name: i.type.tensor_type.elem_type for i in wide.graph.input}
     given = {name: elem for name, elem in given.items() if elem in HALVES}
-    _widen(wide.graph, _half_tensors(Model(wide)) if types is None else types)
+    _widen(wide.graph, halves)
     inputs = [info for info in wide.graph.input if info.name in given]
     rounding = [cast for info in inputs for cast in _round(f"{info.name}{GIVEN}", info.name, given[info.name])]
     for info in inputs:
         info.name = f"{info.name}{GIVEN}"
     refill(wide.graph.node, [*rounding, *wide.graph.node])
     return wide
+
+
+def cast_external(model: ModelProto, base: Path | None) -> ModelProto:
+    """A copy whose external weights of 16 bits stay on disk, and are cast to fp32 when the model runs.
+
+    Those in bodies, and those that a caller may replace, are read from `base` instead.
+    """
+    made = copied(with_inner_weights(model, base))
+    inputs, casts = {i.name for i in made.graph.input}, []
+    for tensor in made.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL or tensor.data_type not in HALVES:
+            continue
+        if tensor.name in inputs:
+            tensor.CopyFrom(with_data(tensor, base))
+            continue
+        stored = f"{tensor.name}~stored"
+        casts.append(helper.make_node("Cast", [stored], [tensor.name], to=SINGLE))
+        tensor.name = stored
+    refill(made.graph.node, [*casts, *made.graph.node])
+    return made
 
 
 def _half_tensors(model: Model) -> dict[str, int]:
@@ -83,7 +108,7 @@ def _widened(node: NodeProto, halves: Mapping[str, int]) -> Iterator[NodeProto]:
 
 
 def _widen_tensor(tensor: TensorProto) -> None:
-    if tensor.data_type in HALVES:
+    if tensor.data_type in HALVES and tensor.data_location != TensorProto.EXTERNAL:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float32"), tensor.name))
 
 

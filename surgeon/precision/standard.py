@@ -31,7 +31,6 @@ from typing import NamedTuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from surgeon.ir.files import with_weights
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES
@@ -40,7 +39,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import computes_in_half, kept_or_rounded
 from surgeon.precision.operators import chosen_outputs
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.rounding import GIVEN, rounded
+from surgeon.precision.rounding import GIVEN, cast_external, rounded
 from surgeon.precision.steps import without_steps
 from surgeon.proof.equality import Difference, compare, is_float, tolerance_of
 from surgeon.proof.exact import widened
@@ -98,9 +97,9 @@ class Standard:
         if chosen is None:
             self.chosen = chosen_indices(before)
         if computes_in_half(before):
-            self.reference = widened(with_weights(self.reference, base), TensorProto.FLOAT)
+            self.reference = widened(cast_external(self.reference, base), TensorProto.FLOAT)
         self._before = with_functions(before)
-        strict = rounded(with_weights(self.evaluated, self.base_after), types)
+        strict = rounded(self.evaluated, types, self.base_after)
         if strict is None:
             raise Unrunnable("the model's opset is older than 9, in which half precision cannot be evaluated here")
         reference = without_steps(self.reference, base)
@@ -149,7 +148,7 @@ class Standard:
         if self._rough is None:
             model = self.reference
             if computes_in_half(self._before):
-                model = rounded(with_weights(self._before, self.base)) or model
+                model = rounded(self._before, base=self.base) or model
             self._rough = Runner(_with_rounded_weights(model), self.base, threads=THREADS)
         given = {n: kept_or_rounded(x) for n, x in fed(self._rough.model, feeds).items()}
         return self._rough.run(given)

@@ -23,7 +23,7 @@ from surgeon.pipeline.options import Options
 from surgeon.pipeline.run import Run, judged
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
-from surgeon.precision.conversion import PrecisionResult
+from surgeon.precision.result import PrecisionResult
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import LEFT, Report, counted
 from surgeon.rules.driver import operators
