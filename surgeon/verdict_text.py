@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 from surgeon.report import Report, counted, target_name
 
@@ -14,12 +15,27 @@ MOST_OTHERS = 3  # nodes that are named after the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
 
-def answer(report: Report, saved: int | None = None) -> str:
+class Conversion(Protocol):
+    """A conversion to half precision: why it failed, and whether its model is therefore not written."""
+
+    @property
+    def failure(self) -> str: ...
+
+    @property
+    def withheld(self) -> bool: ...
+
+
+def answer(report: Report, saved: int | None = None, conversion: Conversion | None = None) -> str:
     """The verdict: how many nodes the target supports now, what was proved, and how much smaller the file is.
 
-    `saved` is by how many bytes it is smaller; None where nothing was written.
+    saved       by how many bytes it is smaller; None where nothing was written
+    conversion  to half precision; where it failed, that comes first, and nothing else where no model is written
     """
-    said = [_taken(report)]
+    failure = "" if conversion is None else conversion.failure
+    if failure and conversion is not None and conversion.withheld:
+        return failure
+    said = [failure] if failure else []
+    said.append(_taken(report))
     if report.applied:
         proved = sum(a.max_error is not None for a in report.applied)
         rest = "" if proved == len(report.applied) else f", {len(report.applied) - proved} not proved"

@@ -104,10 +104,8 @@ def print_precision(half: Precision, screen: Screen, each: bool) -> None:
     hint = "; with --allow-unproved that is not a failure" if half.unproved else ""
     done, of = half.gain
     gain = f" ({done} of {of} Conv, MatMul and the like)" if of else ""
-    name = "half precision" if half.way == "half" else half.way
-    text = (
-        f"{half.half} nodes compute in {name}{gain}, {half.single} in fp32, {half.casts} casts between{compared}{hint}"
-    )
+    nodes = f"{half.half} nodes compute in {half.type_text}{gain}, {half.single} in fp32"
+    text = f"{nodes}, {half.casts} casts between{compared}{hint}"
     screen.line(text, "bad" if half.failed else "good")
 
 
@@ -122,7 +120,7 @@ def closing(report: Report, *, converted: Precision | None = None) -> str:
     said = [_rewrites(report)]
     if converted is not None:
         done = "not converted" if converted.withheld else "converted" if converted.half else "nothing converted"
-        said = [f"{done} to {'half precision' if converted.way == 'half' else converted.way}", *said]
+        said = [f"{done} to {converted.type_text}", *said]
     if report.applied:
         said.append(_proof(report))
     if report.undone:

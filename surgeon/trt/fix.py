@@ -130,7 +130,7 @@ class Fixed:
     @property
     def verdict(self) -> str:
         """The answer in one line."""
-        said = answer(self.report, self.saved)
+        said = answer(self.report, self.saved, self.result.precision)
         if self.parsed.refused:
             return f"{self.parsed.parser} refuses {self.path}; {said}"
         if self.ran is not None and self.ran.differs:

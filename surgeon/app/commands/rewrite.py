@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         f"{closing(report, converted=done.half)}; {_where(args, withheld, inexact)}, {report.seconds:.1f} s",
         "bad" if report.broken else "",
     )
-    screen.line(answer(report, saved), style)
+    screen.line(answer(report, saved, done.half), style)
     if args.format != "text":
         screen.text(formatted(args, done, status))
     return ended(status, args.exit_zero)
