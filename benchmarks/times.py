@@ -61,6 +61,14 @@ FORMS = {
                        "s = Slice (x, zero_, half_, one_) y = Sigmoid (s)"),
     "pooled_sigmoid": ("a = Sigmoid (x) y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (a)",
                        "p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) y = Sigmoid (p)"),
+    "reduced_sigmoid": ("a = Sigmoid (x) y = ReduceMax <axes = [1]> (a)", "m = ReduceMax <axes = [1]> (x) y = Sigmoid (m)"),
+    "resized_sigmoid": ('r = Resize <mode = "nearest"> (x, , larger) y = Sigmoid (r)',
+                        'a = Sigmoid (x) y = Resize <mode = "nearest"> (a, , larger)'),
+    "transposed_maximum": (f"t = Transpose <{NHWC}> (x) y = ReduceMax <axes = [3], keepdims = 0> (t)",
+                           "y = ReduceMax <axes = [1], keepdims = 0> (x)"),
+    "tiled_maximum": ("t = Tile (x, twice) y = ReduceMax <axes = [1]> (t)", "y = ReduceMax <axes = [1]> (x)"),
+    "padded_sigmoid": ("p = Pad (x, both, lowest) a = Sigmoid (p) y = Slice (a, one_, row_257, two_)",
+                       "p = Pad (x, sides, lowest) y = Sigmoid (p)"),
 }  # fmt: skip
 READ = {
     "size": spelled.numbers(8, 32, 256, 256), "columns": spelled.numbers(1, 1, 1, 256), "zero_": spelled.numbers(0),
@@ -68,7 +76,7 @@ READ = {
     "halves": spelled.numbers(16, 16), "axes": spelled.numbers(1, 2), "rows": spelled.numbers(0, 0, 1, 0, 0, 0, 1, 0),
     "sides": spelled.numbers(0, 0, 0, 1, 0, 0, 0, 1), "both": spelled.numbers(0, 0, 1, 1, 0, 0, 1, 1),
     "parts": spelled.numbers(16, 16), "wider": np.float32([1, 1, 1, 2]), "higher": np.float32([1, 1, 2, 1]),
-    "larger": np.float32([1, 1, 2, 2]), "lowest": np.float32(-3e38),
+    "twice": spelled.numbers(1, 2, 1, 1), "row_257": spelled.numbers(257), "larger": np.float32([1, 1, 2, 2]), "lowest": np.float32(-3e38),
 }  # fmt: skip
 
 
