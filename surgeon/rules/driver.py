@@ -92,10 +92,11 @@ class Driver:
         self._skips.meet(n for s in self.model.scopes for n in s.live())
         self._run_stages()
         lowered = self.model.has_other_opsets
+        last = [r for p in self._passes for r in p.model_rules if r.last]
         for number in range(ROUNDS):
-            if not (self.rewrites or lowered) or not self._run_again(lowered, everywhere=number > 0):
+            changed = bool(self.rewrites or lowered) and self._run_again(lowered, everywhere=number > 0)
+            if not changed and not self._run_model_rules(last):
                 break
-        self._run_model_rules(r for p in self._passes for r in p.model_rules if r.last)
         self.model.drop_orphans()
         self.warnings += self._skips.warnings()
         self.warnings += self._overruled.warnings({name for r in self.rewrites for name in r.passes})
