@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from helpers import model
 
@@ -245,3 +246,15 @@ def test_the_program_ends_with_the_one_that_watches(tmp_path: Path) -> None:
 def test_the_status_is_that_of_the_program(tmp_path: Path) -> None:
     process = begun(tmp_path, "pass")
     assert process.wait() == 0 and (tmp_path / "out.onnx").exists()
+
+
+def test_onnx_runtime_optimizes_a_norm_whose_last_input_is_left_out() -> None:
+    """ONNX Runtime 1.32 itself dies of it."""
+    normed = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x, float[3] s) => (float[2,3] y) '
+        '{ n = LayerNormalization (x, s, "") t = Add (n, x) y = Exp (t) }'
+    )
+    assert len(normed.graph.node[0].input) == 3
+    feeds = {"x": np.float32([[1, 2, 4], [0, 3, 9]]), "s": np.float32([1, 2, 3])}
+    (plain,), (optimized,) = (Runner(normed, optimized=o).run(feeds) for o in (False, True))
+    assert np.allclose(plain, optimized)
