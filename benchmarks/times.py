@@ -77,7 +77,8 @@ READ = {
     "halves": spelled.numbers(16, 16), "axes": spelled.numbers(1, 2), "rows": spelled.numbers(0, 0, 1, 0, 0, 0, 1, 0),
     "sides": spelled.numbers(0, 0, 0, 1, 0, 0, 0, 1), "both": spelled.numbers(0, 0, 1, 1, 0, 0, 1, 1),
     "parts": spelled.numbers(16, 16), "wider": np.float32([1, 1, 1, 2]), "higher": np.float32([1, 1, 2, 1]),
-    "twice": spelled.numbers(1, 2, 1, 1), "row_257": spelled.numbers(257), "larger": np.float32([1, 1, 2, 2]), "lowest": np.float32(-3e38),
+    "twice": spelled.numbers(1, 2, 1, 1), "row_257": spelled.numbers(257),
+    "larger": np.float32([1, 1, 2, 2]), "lowest": np.float32(-3e38),
 }  # fmt: skip
 
 
