@@ -29,6 +29,14 @@ if start.is_program():
     guard.begin()
     start.begin()
 
+from surgeon.version import __version__, why_not_usable
+
+if _why := why_not_usable("onnx"):  # else the first thing that an old one lacks is a traceback
+    if start.is_program():
+        print(f"surgeon: {_why}", file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(_why)
+
 import warnings
 from functools import wraps
 from importlib import import_module
@@ -51,7 +59,6 @@ from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
 from surgeon.rules.rule import Decline, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
-from surgeon.version import __version__
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult, convert

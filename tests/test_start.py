@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import configparser
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,9 @@ import pytest
 import start
 from start import StartError
 
+from surgeon.version import OLDEST
+
+ROOT = Path(__file__).resolve().parent.parent
 HERE = "{}.{}".format(*sys.version_info)
 OTHER = next(version for version in start.promised() if version != HERE)
 
@@ -30,6 +35,31 @@ def command(path: Path, text: str) -> Path:
 
 def test_the_promised_versions_are_those_of_setup_cfg() -> None:
     assert start.promised()[:4] == ["3.10", "3.11", "3.12", "3.13"]
+
+
+def test_the_oldest_packages_are_those_of_setup_cfg() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    needed = config["options"]["install_requires"].split()
+    assert {f"{name}>={oldest}" for name, oldest in OLDEST.items()} <= set(needed)
+
+
+@pytest.mark.parametrize(("version", "why"), [("1.14.1", "and 1.14.1 is installed"), ("1.22.0rc1", "")])
+def test_an_old_onnx_is_a_sentence(version: str, why: str) -> None:
+    code = f"import onnx; onnx.__version__ = {version!r}; import surgeon; print('imported')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ("imported" in done.stdout) == (not why)
+    last = done.stderr.splitlines()[-1:]
+    advice = "pip install --upgrade 'onnx>=1.22'"
+    assert last == ([f"ImportError: onnx 1.22 or newer is needed, {why}: {advice}"] if why else [])
+
+
+def test_an_old_onnx_runtime_is_a_sentence() -> None:
+    code = """import onnxruntime; onnxruntime.__version__ = "1.16.3"
+from surgeon.app.cli import main
+main(["rewrite", "samples/face_prelu/face_prelu_ts_op11.onnx", "--check", "--target", "7.1", "--no-cache"])"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "surgeon: onnxruntime 1.21 or newer is needed, and 1.16.3 is installed: pip install" in done.stderr
 
 
 def test_this_python_is_found(nowhere: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +26,7 @@ from surgeon.ir.process import Crashed, Exceeded, Fork
 from surgeon.ir.protos import SMALL_TENSOR, all_nodes, copied, nodes_of
 from surgeon.ir.saturation import unsaturated
 from surgeon.ir.weight_file import has_large_weights
+from surgeon.version import why_not_usable
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -184,15 +186,11 @@ def _results(session: Any, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def onnx_runtime() -> Any:
-    """The package. Raises SurgeonError where it does not load: that does not concern a model."""
-    try:
-        import onnxruntime
-    except Exception as error:
-        raise SurgeonError(
-            f"ONNX Runtime, which proves the rewrites, does not load: {first_line(error)}. Install the package "
-            "onnxruntime again, or use --verify none."
-        ) from error
-    return onnxruntime
+    """The package. Raises SurgeonError where it does not load or is too old: that does not concern a model."""
+    why = why_not_usable("onnxruntime")
+    if why:
+        raise SurgeonError(f"{why}. It proves the rewrites; surgeon rewrite --verify none does without.")
+    return import_module("onnxruntime")
 
 
 class _Written(NamedTuple):
