@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,15 @@ def test_readme_shows_what_is_printed(readme: Path, tmp_path: Path, pytestconfig
     shutil.copytree(readme.parent, folder)
     assert any(b.language == "console" for b in blocks(readme.read_text(encoding="utf-8")))
     try_page(readme, folder, pytestconfig.getoption("--write-console"))
+
+
+@pytest.mark.long
+def test_the_demo_works_without_tensorrt_rtx(tmp_path: Path) -> None:
+    code = f"""import sys; sys.modules["tensorrt_rtx"] = None; sys.argv[1:] = [{str(tmp_path)!r}]
+import runpy; runpy.run_path("samples/demo.py", run_name="__main__")"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "TensorRT-RTX is not installed here" in done.stdout
+    assert {p.suffix for p in tmp_path.iterdir()} == {".onnx", ".json"}
 
 
 def test_every_sample_has_a_readme() -> None:
