@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_the_hooks(folder: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
-def test_the_action(folder: Path, environment: dict[str, str]) -> None:
+def test_the_action(folder: Path, environment: dict[str, str], tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     step = action["runs"]["steps"][-1]
     given = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
@@ -119,5 +120,27 @@ def test_the_action(folder: Path, environment: dict[str, str]) -> None:
         (folder / name).mkdir()
     (folder / "evil.onnx" / "evil.py").write_text("raise SystemExit(9)")
     values = {key: given[text.split("inputs.")[1].split()[0]] for key, text in step["env"].items()}
-    done = subprocess.run(["bash", "-c", step["run"]], cwd=folder, env={**environment, **values})
-    assert done.returncode == 0 and (folder / "rewritten" / "in.onnx").is_file()
+    for options, status in (("--strict --skip fold", 0), ("--no-such-option", 2)):
+        said = tmp_path / f"output{status}"
+        runner = {"RUNNER_TEMP": str(tmp_path / "temp"), "GITHUB_OUTPUT": str(said), "OPTIONS": options}
+        done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=folder, env={**environment, **values, **runner})
+        outputs = dict(line.split("=") for line in said.read_text().splitlines())
+        assert done.returncode == status and outputs["status"] == str(status)
+        assert outputs.keys() == action["outputs"].keys()
+    assert (folder / "rewritten" / "in.onnx").is_file()
+    assert (folder / outputs["manifest"]).is_file() and any((folder / outputs["reports"]).iterdir())
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform == "win32", reason="needs bash")
+def test_the_action_leaves_the_python_of_the_job_alone(tmp_path: Path) -> None:
+    """It installs surgeon into an environment of its own."""
+    step = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][-2]
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "tests", "demo-out"))
+    env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "GITHUB_ACTION_PATH": str(source)}
+    path = f"{Path(sys.executable).parent}:{env['PATH']}"
+    done = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env={**env, "PATH": path})
+    assert done.returncode == 0
+    told = subprocess.run([tmp_path / "surgeon" / "bin" / "surgeon", "--version"], capture_output=True, text=True)
+    assert told.stdout.startswith("surgeon")
