@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import ModelProto, ValueInfoProto
@@ -16,9 +16,10 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import copied
 from surgeon.ir.run import Runner
 from surgeon.precision.data import Samples
+from surgeon.precision.formats import FP16
 from surgeon.precision.operators import scored_outputs
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.standard import LIMIT, Standard, Trial, chosen_indices, error_of, fed
+from surgeon.precision.standard import LIMIT, Standard, Trial, error_of, fed, kinds_of, mean_error
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
 from surgeon.report import error_text
@@ -116,8 +117,7 @@ class Comparison:
     limit     the tolerance; an error on guessed inputs may be GUESSED_PART of it
     metric    the user's own score, instead of the error of each output
     stepless  whether quantizers are without their steps, where there are some; False: never
-    few       whether the samples are guessed, or made of one: others may find more, or less
-    doubting  whether errors have doubts, where the samples are few
+    few       whether the samples are guessed, or made of one: others may find more, or less, so errors have doubts
 
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
@@ -140,9 +140,9 @@ class Comparison:
         self._expected: list[list[np.ndarray]] = []
         self._reference: Runner | None = None
         self._logits: list[str] = []  # what the reference returns after its outputs
-        self._chosen = chosen_indices(original)
+        self._kinds = kinds_of(original)
         self._scored = self._scores() if few and metric is None else []
-        self._allowed, self.stepless, self.few, self.doubting = stepless, False, few, few
+        self._allowed, self.stepless, self.few = stepless, False, few
 
     def _scores(self) -> list[_Scored]:
         found = []
@@ -166,7 +166,7 @@ class Comparison:
             self.base,
             limit=self.limit,
             types=types,
-            chosen=self._chosen,
+            kinds=self._kinds,
             stepless=self._allowed,
         )
         if standard.stepless != self.stepless:
@@ -185,8 +185,9 @@ class Comparison:
             for error in self._errors_of(trial, given, logits):
                 sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
                 known = worst.get(error.output)
-                if known is None or _rank(error) > _rank(known):
-                    worst[error.output] = error
+                larger = known is None or _rank(error) > _rank(known)
+                doubt = max(error.doubt, 0.0 if known is None else known.doubt)
+                worst[error.output] = replace(error if larger or known is None else known, doubt=doubt)
         found = [self._doubted(e, sizes[e.output]) if e.output in short else e for e in worst.values()]
         return sorted(found, key=_rank, reverse=True)
 
@@ -198,9 +199,9 @@ class Comparison:
         """
         gap, smallest = max(gap for gap, _ in sizes), min(largest for _, largest in sizes)
         alike = smallest * SCALES >= max(largest for _, largest in sizes) > 0
-        if not self.doubting or not alike or not math.isfinite(gap):
+        if not self.few or not alike or not math.isfinite(gap):
             return error
-        return self._guarded(error, max(error.doubt, NEARER * gap / smallest))
+        return replace(error, doubt=max(error.doubt, NEARER * gap / smallest))
 
     def _with_logits(self, model: ModelProto) -> tuple[ModelProto, list[str]]:
         """The model with what makes scores after its outputs, and the names of these: a conversion may lack some."""
@@ -237,7 +238,7 @@ class Comparison:
 
     def _doubts(self, trial: Trial, given: Sequence[np.ndarray], logits: Sequence[str]) -> dict[int, float]:
         """The doubt about each output of scores, by its index."""
-        if not self.doubting:
+        if not self.few:
             return {}
         after = dict(zip((*self._names, *logits), given, strict=True))
         before = dict(zip((*self._names, *self._logits), trial.expected, strict=True))
@@ -252,8 +253,6 @@ class Comparison:
         if error.relative > GUESSED_PART * self.limit:
             part = f"{GUESSED_PART:g} of the tolerance {self.limit:g}, as far as guessed inputs may go"
             return replace(error, why=f"the error {error_text(error.relative)} is above {part}")
-        if doubt > DOUBTED * self.limit:
-            return replace(error, why=f"on other inputs it may be {error_text(doubt)}, above {DOUBTED * self.limit:g}")
         return error
 
 
@@ -266,19 +265,42 @@ def score(metric: Metric, *sides: Mapping[str, np.ndarray]) -> float:
     return math.inf if math.isnan(value) else value
 
 
+class Moved(NamedTuple):
+    """How far rounding the inputs moves an output: the largest error of an element, and the root of the mean square."""
+
+    largest: float
+    mean: float
+
+
+def moved_by_rounding(model: ModelProto, samples: Iterable[Feeds], base: Path | None = None) -> Moved:
+    """The largest errors of an output, its steps included, when the floating-point inputs are rounded to fp16.
+
+    Raises Unrunnable.
+    """
+    runner = Runner(model, base)
+    found = Moved(0.0, 0.0)
+    for feeds in samples:
+        rounded = {name: FP16.rounded(a) if a.dtype == np.float32 else a for name, a in feeds.items()}
+        for a, b in zip(runner.run(rounded), runner.run(feeds), strict=True):
+            if is_float(b.dtype) and b.size:
+                errors = error_of(a, b, quick=True).relative, mean_error(a, b)
+                found = Moved(*map(max, found, errors))
+    return found
+
+
 def _rank(error: OutputError) -> tuple[bool, float]:
-    return not error.ok, max(error.relative, error.doubt / DOUBTED)
+    return not error.ok, error.relative
 
 
 def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputError:
     """One output of one run."""
     found = trial.difference(index, given)
     expected = trial.expected[index]
-    if not is_float(expected.dtype):
+    if not is_float(expected.dtype) or index in trial.standard.kinds.whole:
         share = 0.0
         if expected.dtype != object and given.shape == expected.shape and expected.size:
             share = float((given != expected).mean())
-        largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0)) if expected.dtype.kind in "iub" else 0.0
+        largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0)) if expected.dtype.kind in "iubf" else 0.0
         return OutputError(name, trial.kind, share, largest, why=found.why, excuse=found.excuse)
     error = trial.measured.get(index) or error_of(given, expected, quick=trial.quick)
     if found.excuse:

@@ -6,9 +6,10 @@ switch for fp16. `convert` writes the types.
 What stays fp32     Softmax; exponentials, sums over an axis, divisions by a tensor, and numbers that grow faster than
                     inputs (squares, and what is computed from them) until a root or a division undoes that, unless
                     a run shows their numbers; constants that the type cannot represent, such as epsilons; what
-                    is computed from integers; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop
-                    themselves, not their bodies; nodes between two such parts where that saves a cast; and nodes whose
-                    numbers come within a factor of 2 of the type's largest number in a run.
+                    is computed from integers; what the size of a tensor is computed from; scores that are ranked; the
+                    neighbours of Q/DQ nodes; If and Loop themselves, not their bodies; nodes between two such parts
+                    where that saves a cast; and nodes whose numbers come within a factor of 2 of the type's largest
+                    number in a run.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
                     measured on the others.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
@@ -26,7 +27,6 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +41,7 @@ from onnx import ModelProto
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_inner_weights
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, copied, refill
@@ -49,20 +49,29 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.ir.weight_file import WeightFile, has_large_weights
 from surgeon.pipeline.run import TRAINED
-from surgeon.precision.comparison import DOUBTED, GUESSED_PART, MOST_KEPT, Comparison, Metric, OutputError
+from surgeon.precision.comparison import (
+    DOUBTED,
+    GUESSED_PART,
+    MOST_KEPT,
+    Comparison,
+    Metric,
+    Moved,
+    OutputError,
+    moved_by_rounding,
+)
+from surgeon.precision.cost import FEWEST, budget_of, cost_of
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Apart, Emitter
-from surgeon.precision.formats import BF16, FP16, SINGLE, Format
+from surgeon.precision.formats import BF16, FP16, Format
 from surgeon.precision.inputs import plausible
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.result import Kept, PrecisionResult
-from surgeon.precision.search import PARTS, Search
-from surgeon.precision.standard import LIMIT, TIMES_THE_ROUNDING
-from surgeon.precision.steps import moved_by_rounding
+from surgeon.precision.search import CLOSE, PARTS, Search
+from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
 from surgeon.report import Progress, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
@@ -71,16 +80,12 @@ from surgeon.targets.target import Target
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
 # The islands are chosen for a part of the tolerance, because other inputs have other errors: the second of these, or
 # the first where few inputs choose them, and the next where that leaves nothing in half precision. Where the error on
-# the other inputs is above the tolerance, half of the part is next.
+# the other inputs is above the tolerance, so much of the part is next that it would not be, and half at least.
 AIMS = (0.3, 0.6, 0.9)
 LOWEST_AIM = 0.2
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
-SECONDS = 12.0  # that a search may take at about the speed below
-FEWEST, MOST = 8, 96  # measurements
 FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly
-KERNEL = 8192  # bytes in the time that a kernel takes at least
-ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
@@ -153,14 +158,14 @@ def convert(
     chosen, held = samples.part(0, 2), samples.part(1, 2)
     if feeds is not None and len(feeds) == 1:
         held = samples
-    ranges = measure(source, chosen, base) if len(samples) and known else None
-    conversion.plans(ranges)
+    ranges = measure(source, chosen, base) if len(samples) else None
+    conversion.plans(ranges if known else None)
     islands: Mapping[Node, str] = {}
     if verify and len(samples):
         try:
             few = feeds is None or len(feeds) == 1
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
-            most = FEW_SAMPLES if _budget(ranges, conversion.index) <= FEWEST else MOST_KEPT
+            most = FEW_SAMPLES if budget_of(ranges, conversion.index) <= FEWEST else MOST_KEPT
             compare = [against(part) for part in (samples.part(0, 2, most), held)]
             islands = conversion.choose(compare, ranges, result, progress)
             result.judge = partial(_errors_of, compare[1])
@@ -221,21 +226,30 @@ def _samples(
     return Samples.of(found.samples), "guessed", found.known
 
 
-def _note_steps(worst: OutputError, own: float, result: PrecisionResult) -> None:
-    """Say how far an output is from the original's with the steps of the quantizers; it fails if that is more than they
-    explain.
+def _note_steps(worst: OutputError, own: Moved, result: PrecisionResult) -> None:
+    """Say how far an output is from the original's with the steps of the quantizers. It fails if that is more than they
+    explain, or if rounding the inputs alone moves an output so far that no comparison says anything.
 
-    own  how far rounding the inputs alone moves the original's outputs, with the steps
+    own  how far that moves the original's outputs, with the steps
     """
     result.inputs.append(
         "the quantizers without their steps, since a number near the border of two steps goes to the one or the other "
         f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
         f"number (99 % of its numbers by at most {error_text(worst.quantile)}), and rounding the inputs alone moves an "
-        f"output of the original by {error_text(own)}"
+        f"output of the original by {error_text(own.largest)}"
     )
-    if worst.relative > max(result.tolerance, TIMES_THE_ROUNDING * own):
-        why = f"with the quantizers' steps the error {error_text(worst.relative)} is above the tolerance"
-        result.errors = [replace(worst, why=f"{why} {result.tolerance:g}"), *result.errors]
+    if worst.relative <= result.tolerance:
+        return
+    why = (
+        f"with the quantizers' steps the error {error_text(worst.relative)} is above the tolerance {result.tolerance:g}"
+    )
+    if worst.relative > TIMES_THE_ROUNDING * own.largest:
+        result.errors = [replace(worst, why=why), *result.errors]
+    elif own.mean > QUANTIZED_LIMIT:
+        why += f", and rounding the inputs alone moves an output of the original by {error_text(own.mean)}"
+        result.errors = [replace(worst, why=why), *result.errors]
+    else:
+        result.warnings.append(f"'{worst.output}': {why}; rounding the inputs alone explains it")
 
 
 def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
@@ -275,6 +289,8 @@ class _Conversion:
         self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
         self.target = target
         self.planners: list[Planner] = []
+        self.doubting = False  # whether doubts about other inputs count
+        self._measured: dict[tuple[Comparison, frozenset[Node], int | None], list[OutputError]] = {}
         self.start, self.apart = frozenset(start), apart
         self.stopped = ""  # why the last search ended early
 
@@ -316,15 +332,13 @@ class _Conversion:
         found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
-        for doubting in (True, False) if compare[0].few else (False,):
-            for comparison in compare:
-                comparison.doubting = doubting
+        for self.doubting in (True, False) if compare[0].few else (False,):
             best = self._chosen(compare, ranges, result, progress)
-            if result.errors and all(e.ok for e in result.errors):
+            if result.errors and all(e.ok and not self._is_doubtful(e, result.tolerance) for e in result.errors):
                 if self.stopped:
                     result.warnings.append(f"{self.stopped}; what stays in fp32 may be more than is needed")
                 return best
-            if doubting:
+            if self.doubting:
                 result.errors = []
         if not result.errors:
             result.errors = self.errors(compare[1], best)
@@ -334,36 +348,37 @@ class _Conversion:
     def _chosen(
         self, compare: Sequence[Comparison], ranges: Ranges | None, result: PrecisionResult, progress: Progress
     ) -> Mapping[Node, str]:
-        known: dict[frozenset[Node], float] = {}
-        roughly: dict[frozenset[Node], float] = {}
         best: Mapping[Node, str] = {}
-        budget = _budget(ranges, self.index)
-        aims, tried = [self._first_aim(compare[0], known, result)], set[float]()
+        budget = budget_of(ranges, self.index)
+        comfort = result.tolerance if compare[1].kind == "guessed" else COMFORT * result.tolerance
+        aims, tried = [self._first_aim(compare[0], result)], set[float]()
         while aims and budget and aims[-1] not in tried:
             aim = aims.pop()
             tried.add(aim)
-            found = self._search(compare[0], aim * result.tolerance, known, roughly, ranges, budget, result, progress)
+            found = self._search(compare[0], aim * result.tolerance, ranges, budget, result, progress)
             if self._is_useless(found):
                 aims = [larger for larger in AIMS if larger > aim][:1]
                 continue
             errors = self.errors(compare[1], found)
-            if not result.errors or _score(errors[0]) < _score(result.errors[0]):
+            score = self._score(errors)
+            if not result.errors or score < self._score(result.errors):
                 best, result.errors = found, errors
-            if max((_score(e) for e in errors), default=0.0) <= COMFORT * result.tolerance:
+            if score <= comfort:
                 return best
-            aims, budget = ([aim / 2] if aim > LOWEST_AIM else []), budget // 2
+            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_KEPT)) / result.tolerance)
+            aims = [reached * max(0.5, CLOSE * comfort / score)] if aim > LOWEST_AIM else []
+            budget //= 2
         return best
 
-    def _first_aim(self, comparison: Comparison, known: dict[frozenset[Node], float], result: PrecisionResult) -> float:
+    def _first_aim(self, comparison: Comparison, result: PrecisionResult) -> float:
         """The part of the tolerance for which islands are chosen at first: a small one where few inputs choose them,
         and some are needed. The error on guessed inputs has its margin in the score."""
         if comparison.kind == "guessed":
             return AIMS[-1]
         if not comparison.few:
             return AIMS[1]
-        errors = self.errors(comparison, {}, most=MOST_KEPT)
-        known[frozenset()] = max((_score(e) for e in errors), default=0.0)
-        return AIMS[0] if known[frozenset()] > AIMS[1] * result.tolerance else AIMS[1]
+        score = self._score(self.errors(comparison, {}, most=MOST_KEPT))
+        return AIMS[0] if score > AIMS[1] * result.tolerance else AIMS[1]
 
     def _is_useless(self, islands: Mapping[Node, str]) -> bool:
         """Whether the search left no product in half precision, where there was one."""
@@ -393,8 +408,6 @@ class _Conversion:
         self,
         comparison: Comparison,
         aim: float,
-        known: dict[frozenset[Node], float],
-        roughly: dict[frozenset[Node], float],
         ranges: Ranges | None,
         budget: int,
         result: PrecisionResult,
@@ -409,15 +422,16 @@ class _Conversion:
             return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
 
         def score(nodes: frozenset[Node], most: int = MOST_KEPT) -> float:
-            return max((_score(e) for e in self.errors(comparison, reasons(nodes), most=most)), default=0.0)
+            return self._score(self.errors(comparison, reasons(nodes), most=most))
 
         def cost(nodes: frozenset[Node]) -> float:
-            return _cost(lean.settled(reasons(nodes)), ranges)
+            return cost_of(lean.settled(reasons(nodes)), ranges)
 
         price = 1 / max(1, len(comparison.samples))
         search: Search[Node] = Search(
             score, cost, budget=budget, enough=aim, rough=partial(score, most=1), price=price,
-            parts=min(PARTS, max(2, int(budget / 2 / price))), known=known, roughly=roughly, progress=progress,
+            parts=min(PARTS, max(2, int(budget / 2 / price))), known=self._known(comparison, MOST_KEPT),
+            roughly=self._known(comparison, 1), progress=progress,
         )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)
         starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
@@ -430,7 +444,24 @@ class _Conversion:
         self, comparison: Comparison, islands: Mapping[Node, str], *, most: int | None = None
     ) -> list[OutputError]:
         """The errors of the outputs with some nodes in fp32, worst first; `most` as of a Comparison."""
-        return comparison.errors(*self._converted(islands), most=most)
+        key = comparison, frozenset(islands), most
+        if key not in self._measured:
+            self._measured[key] = comparison.errors(*self._converted(islands), most=most)
+        return self._measured[key]
+
+    def _known(self, comparison: Comparison, most: int) -> dict[frozenset[Node], float]:
+        """The scores of what was measured before, by the nodes in fp32."""
+        found = self._measured.items()
+        return {nodes: self._score(errors) for (by, nodes, of), errors in found if by is comparison and of == most}
+
+    def _score(self, errors: Iterable[OutputError]) -> float:
+        """That of the worst output."""
+        return max((_score(e, self.doubting) for e in errors), default=0.0)
+
+    def _is_doubtful(self, error: OutputError, tolerance: float) -> bool:
+        """Whether an output may be wrong on inputs other than the guessed ones."""
+        counts = self.doubting and not error.excuse and error.inputs == "guessed"
+        return counts and error.doubt > DOUBTED * tolerance
 
     def _converted(self, islands: Mapping[Node, str]) -> tuple[ModelProto, dict[str, int]]:
         """The model with some nodes in fp32, and the types of its tensors of 16 bits."""
@@ -438,54 +469,17 @@ class _Conversion:
         return with_meanings(converted), emitter.half_types()
 
 
-def _score(error: OutputError) -> float:
+def _score(error: OutputError, doubting: bool) -> float:
     """The error of an output: 0 where it is equal by more than that, and 1 where integers differ.
 
-    On guessed inputs it counts for more, and on few inputs a doubt about scores counts too.
+    On guessed inputs it counts for more, and a doubt counts too where doubts do.
     """
     if error.excuse:
         return 0.0
+    doubt = error.doubt / DOUBTED if doubting else 0.0
     if error.inputs == "guessed":
-        return max(error.relative / GUESSED_PART, error.doubt / DOUBTED)
-    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.doubt / DOUBTED)
-
-
-def _cost(plan: Plan, ranges: Ranges | None) -> float:
-    """About how many bytes an engine moves: those that products read and write in their types, and those of casts.
-
-    Elementwise nodes are fused into the products. A cast is a kernel of its own.
-    """
-
-    def elements(value: Value | None) -> int:
-        return 0 if ranges is None or value is None else ranges.elements(value.name)
-
-    total = 0.0
-    for scope in plan.model.scopes:
-        for node in scope.live():
-            if node.op in HEAVY:
-                size = 4 if plan.precision(node) == SINGLE or node in plan.fixed else 2
-                total += size * (KERNEL + sum(map(elements, (*node.inputs[:1], *node.outputs))))
-    for value, others in plan.casts():
-        total += len(others) * (KERNEL + 6 * elements(value))
-    return total + len(plan.single)
-
-
-def _budget(ranges: Ranges | None, model: Model) -> int:
-    """How many conversions a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
-    if ranges is None:
-        return FEWEST
-    elements = products = 0.0
-    nodes = list(model.graph.live())
-    for node in nodes:
-        made = sum(ranges.elements(o.name) for o in node.outputs if o is not None)
-        elements += made
-        if node.op in HEAVY and len(node.inputs) > 1 and node.inputs[1] is not None:
-            shape = model.shape(node.inputs[1]) or ()
-            sizes = [d for d in shape if isinstance(d, int)]
-            columns = sizes[0] if node.op == "Conv" else sizes[-1] if sizes else 1
-            products += made * (math.prod(sizes) / max(columns, 1))
-    seconds = BASE + len(nodes) * 5e-4 + elements / ELEMENTS + products / PRODUCTS
-    return max(FEWEST, min(MOST, int(SECONDS / seconds)))
+        return max(error.relative / GUESSED_PART, doubt)
+    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, doubt)
 
 
 def _raised(model: ModelProto, way: str, target: Target | None) -> ModelProto:

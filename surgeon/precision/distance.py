@@ -14,7 +14,7 @@ from surgeon.pipeline.options import Options
 from surgeon.precision.comparison import score
 from surgeon.precision.data import Samples, load_metric
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.standard import chosen_indices, row_gaps
+from surgeon.precision.standard import kinds_of, row_gaps
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
 
@@ -34,7 +34,7 @@ class Distances:
         self.samples = samples
         self._metric = load_metric(options.metric) if isinstance(options.metric, str) else options.metric
         self.names = [output.name for output in model.graph.output]
-        self.chosen = chosen_indices(model)
+        self.chosen = kinds_of(model).chosen
         try:
             self._runner = Runner(model, threads=THREADS)
         except Unrunnable as error:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.iteration import RECURRENT
+from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
 from surgeon.ir.operators import (
     BOUNDED,
@@ -19,6 +20,7 @@ from surgeon.ir.operators import (
     COMPARES,
     ELEMENTWISE,
     EXACT,
+    MEASURES,
     MOVES,
     NORMALIZES,
     PICKS,
@@ -27,6 +29,7 @@ from surgeon.ir.operators import (
     RISING,
     words,
 )
+from surgeon.targets.tables import SHAPE_INPUTS
 
 # The degree of what no norm brings back: exponentials, products over an axis, constants beyond fp16.
 UNBOUNDED = 4.0
@@ -125,6 +128,20 @@ def ranked(model: Model) -> set[Node]:
     return found
 
 
+def sizing(model: Model) -> set[Node]:
+    """The nodes of whose numbers the size of a tensor is computed, such as durations of which a length is the sum."""
+    found: set[Node] = set()
+    nodes = [node for scope in model.scopes for node in scope.live()]
+    todo = [node.inputs[k] for node in nodes for k in SHAPE_INPUTS.get(node.key, ()) if k < len(node.inputs)]
+    while todo:
+        value = todo.pop()
+        maker = None if value is None or model.is_constant(value) else value.producer
+        if maker is not None and maker not in found and maker.op not in MEASURES:
+            found.add(maker)
+            todo += maker.inputs
+    return found
+
+
 def chosen_outputs(model: Model) -> set[str]:
     """The outputs of a model whose rows a TopK, an ArgMax or a NonMaxSuppression chooses, or puts in order."""
     found: set[Value] = set()
@@ -137,6 +154,18 @@ def chosen_outputs(model: Model) -> set[str]:
             found.add(value)
             todo += [o for user in value.users for o in user.outputs if o is not None]
     return {v.name for v in found if v.is_output}
+
+
+def whole_outputs(model: Model) -> set[str]:
+    """The outputs of a model of floats that are integers, or true and false, such as a mask after a comparison."""
+    found = set()
+    for output in (v for v in model.graph.values.values() if v.is_output and model.dtype(v) in FLOATS):
+        maker = output.producer
+        while maker is not None and maker.op in MOVES and len(maker.outputs) == 1 and maker.inputs[0]:
+            maker = maker.inputs[0].producer
+        if maker is not None and maker.key == "Cast" and maker.inputs[0] and model.dtype(maker.inputs[0]) not in FLOATS:
+            found.add(output.name)
+    return found
 
 
 def scored_outputs(model: Model) -> dict[str, Node]:

@@ -23,7 +23,18 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES, words
 from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
 from surgeon.precision.formats import BF16, FP16, HALF, SINGLE, Format, constant_reason, flushed, is_beyond
-from surgeon.precision.operators import BY_RANGE, HEAVY, INSIDE_FP32, SENSITIVE, STAYS, UNBOUNDED, degree, fits, ranked
+from surgeon.precision.operators import (
+    BY_RANGE,
+    HEAVY,
+    INSIDE_FP32,
+    SENSITIVE,
+    STAYS,
+    UNBOUNDED,
+    degree,
+    fits,
+    ranked,
+    sizing,
+)
 from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns, takes
 from surgeon.precision.ranges import Ranges
 from surgeon.precision.settle import settle
@@ -65,7 +76,7 @@ class Planner:
         io_half: bool = False,
     ) -> None:
         planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
-        planner.ranked = ranked(model)
+        planner.ranked, planner.sizing = ranked(model), sizing(model)
         planner.classify(model.graph)
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
@@ -100,6 +111,7 @@ class _Planner:
     nodes    what computes with floats, inputs first
     free     those of them that are neither heavy nor bound to a type
     ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
+    sizing   nodes of whose numbers the size of a tensor is computed
     flushed  weights of which numbers become 0: the name, how many do, how many there are, the largest that does
     """
 
@@ -115,6 +127,7 @@ class _Planner:
     nodes: list[Node] = field(default_factory=list)
     free: list[Node] = field(default_factory=list)
     ranked: Collection[Node] = ()
+    sizing: Collection[Node] = ()
     flushed: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     @property
@@ -259,6 +272,7 @@ class _Planner:
             or self._by_constants(facts)
             or self._by_epsilon(facts.node)
             or self._by_rank(facts.node)
+            or self._by_size(facts.node)
             or self._by_rule(facts)
             or self._by_author(facts)
             or self._by_target(facts.node)
@@ -271,6 +285,10 @@ class _Planner:
     def _by_rank(self, node: Node) -> str:
         """Rounded scores may become equal, and then others are chosen."""
         return "its results are ranked" if node in self.ranked else ""
+
+    def _by_size(self, node: Node) -> str:
+        """Rounded numbers may make another size."""
+        return "the size of a tensor is computed from it" if node in self.sizing else ""
 
     def _by_epsilon(self, node: Node) -> str:
         epsilon = node.attr("epsilon")

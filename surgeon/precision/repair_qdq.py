@@ -31,7 +31,7 @@ from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
 from surgeon.precision.data import Samples
 from surgeon.precision.inputs import plausible
-from surgeon.precision.standard import chosen_indices, row_gaps
+from surgeon.precision.standard import kinds_of, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
@@ -144,7 +144,7 @@ class Repair:
             self.feeds = list(data.checked(bare.model).part(0, 1, MOST))
         self.expected = [self.free.run(feeds) for feeds in self.feeds]
         self.largest = [_largest(outputs) for outputs in zip(*self.expected, strict=True)]
-        self.chosen = chosen_indices(bare.model)
+        self.chosen = kinds_of(bare.model).chosen
         self.unmeasured = ""
         self.before = self._error_before()
         self.after = Error()

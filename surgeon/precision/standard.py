@@ -7,11 +7,11 @@ inputs. One that was converted to half precision is held to a tolerance:
    overflow. The original is evaluated in fp32.
 2. The error of an output is max|a - b| / max|b|, over the numbers of the original that are finite. It must not be above
    the tolerance, which is `LIMIT` unless the user gives one. Nothing excuses a larger error.
-3. Integers, such as labels and positions, must be equal. As many may differ as rounding the weights and inputs alone
-   changes, times TIMES_THE_ROUNDING.
+3. Integers, such as labels and positions, must be equal, also those that are stored as floats. As many may differ as
+   rounding the weights and inputs alone changes, times TIMES_THE_ROUNDING, or one of a thousand.
 4. Where a TopK, an ArgMax or a NonMaxSuppression chooses the rows of an output, rows with nearly equal scores may come
-   in another order. For each row of the original there must be one within the tolerance; as many may be missing as in
-   rule 3.
+   in another order, and so may positions, which are all different. For each row of the original there must be one
+   within the tolerance; as many may be missing as in rule 3.
 5. Quantizers have no steps (see `steps`): with them, the error of a last digit becomes one of a 127th.
 6. The inputs are the user's, else those of `inputs`, which occur.
 
@@ -37,7 +37,7 @@ from surgeon.ir.operators import QUANTIZES
 from surgeon.ir.protos import all_nodes, copied, types_held
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.formats import computes_in_half, kept_or_rounded
-from surgeon.precision.operators import chosen_outputs
+from surgeon.precision.operators import chosen_outputs, whole_outputs
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.rounding import GIVEN, cast_external, rounded
 from surgeon.precision.steps import without_steps
@@ -53,6 +53,7 @@ from surgeon.rules.meaning import with_functions
 LIMIT = 0.01  # relative to the largest number of an output
 QUANTIZED_LIMIT = 0.15  # of the error of a quantized model: the cosine of two outputs is 0.99 then
 TIMES_THE_ROUNDING = 2.0  # as many integers may differ as rounding the weights and inputs alone changes
+RARE = 1e-3  # of the integers of an output may differ, such as those at the borders of a mask
 MOST_COLUMNS = 64  # of the rows that are compared one by one
 QUANTILE = 0.99  # of the elements of an output
 
@@ -63,7 +64,7 @@ class Standard:
     quantized  whether the second one has quantizers and the first has none
     converted  whether it was converted to half precision, as those are whose `types` are given, or quantized
     limit      the largest error of an output that is allowed then
-    chosen     the indices of the outputs whose rows are chosen
+    kinds      the outputs that have rules of their own
     reference  what is run for the first one
     evaluated  what ONNX Runtime runs for the second one
     base       the folder of the external weights of the first, `base_after` that of the second one
@@ -81,7 +82,7 @@ class Standard:
         base_after: Path | None = None,
         limit: float | None = None,
         types: Mapping[str, int] | None = None,
-        chosen: set[int] | None = None,
+        kinds: Kinds | None = None,
         stepless: bool = True,
     ) -> None:
         self.base, self.base_after = base, base_after or base
@@ -91,11 +92,10 @@ class Standard:
         self.converted = self.quantized or types is not None or _halves(after) > _halves(before)
         self._rough: Runner | None = None
         self.stepless = False
-        self.chosen: set[int] = chosen or set()
+        self.kinds = kinds or Kinds()
         if not self.converted:
             return
-        if chosen is None:
-            self.chosen = chosen_indices(before)
+        self.kinds = kinds or kinds_of(before)
         if computes_in_half(before):
             self.reference = widened(cast_external(self.reference, base), TensorProto.FLOAT)
         self._before = with_functions(before)
@@ -154,10 +154,19 @@ class Standard:
         return self._rough.run(given)
 
 
-def chosen_indices(model: ModelProto) -> set[int]:
-    """The indices of the outputs whose rows are chosen."""
-    names = chosen_outputs(Model(model))
-    return {index for index, output in enumerate(model.graph.output) if output.name in names}
+class Kinds(NamedTuple):
+    """The indices of the outputs whose rows are chosen, and of those whose floats are integers."""
+
+    chosen: frozenset[int] = frozenset()
+    whole: frozenset[int] = frozenset()
+
+
+def kinds_of(model: ModelProto) -> Kinds:
+    """The outputs that have rules of their own."""
+    index = Model(model)
+    named = chosen_outputs(index), whole_outputs(index)
+    numbered = list(enumerate(output.name for output in model.graph.output))
+    return Kinds(*(frozenset(number for number, name in numbered if name in names) for names in named))
 
 
 class Error(NamedTuple):
@@ -278,10 +287,10 @@ class Trial:
     def _of_converted(self, index: int, given: np.ndarray, expected: np.ndarray, tolerance: float | None) -> Difference:
         if given.shape != expected.shape:
             return Difference(np.inf, f"it returns the shape {list(given.shape)} instead of {list(expected.shape)}")
-        if not is_float(expected.dtype):
+        if not is_float(expected.dtype) or index in self.standard.kinds.whole:
             return self._of_integers(index, given, expected)
         error = self.measured[index] = self.standard.error_of(given, expected, quick=self.quick)
-        if index in self.standard.chosen and not error.relative <= self.standard.limit:
+        if index in self.standard.kinds.chosen and not error.relative <= self.standard.limit:
             return self._of_rows(index, given, expected, error)
         limit = self.standard.limit if tolerance is None else max(tolerance, self.standard.limit)
         if error.relative <= limit:
@@ -294,18 +303,25 @@ class Trial:
     def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
         """Integers, bools or texts: twice as many may differ as rounding the weights and inputs alone changes.
 
-        Of a quantized model the limit's share may, too.
+        A share of RARE may anyway, of a quantized model one of the limit.
         """
         differing = int((given != expected).sum())
         if not differing:
             return Difference(0.0)
-        if self.standard.quantized and differing <= self.standard.limit * expected.size:
+        share = self.standard.limit if self.standard.quantized else RARE
+        if differing <= share * expected.size:
             return Difference(0.0, excuse=f"{differing} of {expected.size} results differ")
-        rough = self._rounded(index)
+        size, rough = expected.size, self._rounded(index)
         changed = 0 if rough is None or rough.shape != expected.shape else int((rough != expected).sum())
         if differing <= TIMES_THE_ROUNDING * changed:
-            return Difference(0.0, excuse=f"rounding the weights and inputs alone changes {changed} of {expected.size}")
-        return Difference(np.inf, f"{differing} of {expected.size} results differ")
+            why = f"{differing} of {size} results differ; rounding the weights and inputs alone changes {changed}"
+            return Difference(0.0, excuse=why)
+        if index in self.standard.kinds.chosen and np.unique(expected).size == size:
+            missing = int((~np.isin(expected, given)).sum())
+            changed = 0 if rough is None else int((~np.isin(expected, rough)).sum())
+            if missing <= TIMES_THE_ROUNDING * changed:
+                return Difference(0.0, excuse=_in_another_order(missing, size, changed))
+        return Difference(np.inf, f"{differing} of {size} results differ")
 
     def _of_rows(self, index: int, given: np.ndarray, expected: np.ndarray, error: Error) -> Difference:
         """Chosen rows: at most twice as many of the original's may be missing as rounding alone changes."""
@@ -316,8 +332,8 @@ class Trial:
         if missing and rough is not None and rough.shape == expected.shape:
             changed = int((row_gaps(rough, expected) > limit).sum())
         if missing <= TIMES_THE_ROUNDING * changed:
-            same = f"{len(gaps) - missing} of {len(gaps)} rows are the same, in another order"
-            return Difference(float(gaps[gaps <= limit].max(initial=0.0)), excuse=same)
+            excuse = _in_another_order(missing, len(gaps), changed)
+            return Difference(float(gaps[gaps <= limit].max(initial=0.0)), excuse=excuse)
         why = f"{missing} of {len(gaps)} chosen rows are not the original's within the tolerance {limit:g}"
         return Difference(error.relative, why, error.relative * error.largest)
 
@@ -329,6 +345,11 @@ class Trial:
         except Unrunnable:
             return None
         return self._rough[index]
+
+
+def _in_another_order(missing: int, size: int, changed: int) -> str:
+    same = f"{size - missing} of {size} rows are the same, in another order"
+    return f"{same}; rounding the weights and inputs alone changes {changed}" if missing else same
 
 
 def fed(model: ModelProto, feeds: Feeds) -> Feeds:

@@ -8,7 +8,6 @@ changes is seen where the pair limits the range of its numbers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,6 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_graphs, all_nodes, copied, refill
 from surgeon.ir.ranges import range_of_type
-from surgeon.ir.run import Runner
-from surgeon.precision.formats import FP16
-from surgeon.proof.equality import is_float
-from surgeon.proof.feeds import Feeds
 
 Limits = tuple[float, float, float]
 
@@ -45,23 +40,6 @@ def without_steps(model: ModelProto, base: Path | None = None) -> ModelProto:
     for graph in all_graphs(copy.graph):
         _smooth(graph, found)
     return copy
-
-
-def moved_by_rounding(model: ModelProto, samples: Iterable[Feeds], base: Path | None = None) -> float:
-    """The largest error of an output, its steps included, when the floating-point inputs are rounded to fp16.
-
-    Raises Unrunnable.
-    """
-    runner = Runner(model, base)
-    worst = 0.0
-    for feeds in samples:
-        rounded = {name: FP16.rounded(a) if a.dtype == np.float32 else a for name, a in feeds.items()}
-        pairs = zip(runner.run(rounded), runner.run(feeds), strict=True)
-        gaps = [
-            float(np.abs(a - b).max(initial=0) / np.abs(b).max(initial=1e-30)) for a, b in pairs if is_float(b.dtype)
-        ]
-        worst = max([worst, *gaps])
-    return worst
 
 
 def _limits(model: Model, node: Node) -> tuple[str, Limits] | None:

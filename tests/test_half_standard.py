@@ -1,0 +1,124 @@
+"""When half precision counts as equal: integers, masks, positions, sizes, quantizers, and how far a search goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import pytest
+from onnx import ModelProto, numpy_helper
+
+from surgeon.precision import convert
+from surgeon.precision.comparison import Moved, OutputError
+from surgeon.precision.conversion import PrecisionResult, _note_steps
+from surgeon.precision.data import Samples
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+rng = np.random.default_rng(7)
+
+
+def model_of(text: str, **weights: np.ndarray) -> ModelProto:
+    model = onnx.parser.parse_model(HEAD + text)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
+def errors_of(model: ModelProto, **feeds: np.ndarray) -> dict[str, OutputError]:
+    return {e.output: e for e in convert(model, data=Samples.of([feeds])).errors}
+
+
+MASK = """g (float[1,8,64,64] x) => (float[1,4,64,64] y, float[1,4,64,64] m) {
+    m = Conv <kernel_shape = [1,1]> (x, w)
+    b = Greater (m, z)
+    c = Cast <to = 1> (b)
+    y = Identity (c)
+}"""
+
+
+def test_a_mask_of_floats_is_compared_as_integers() -> None:
+    """An element of 0 or 1 at the border of a mask is off by all of its largest number."""
+    model = model_of(MASK, w=rng.standard_normal((4, 8, 1, 1)).astype(np.float32), z=np.float32(0))
+    found = errors_of(model, x=rng.standard_normal((1, 8, 64, 64)).astype(np.float32))
+    assert found["y"].ok and 0 < found["y"].relative < 0.01  # the share that differs
+    assert "results differ" in found["y"].excuse
+
+
+def test_many_other_integers_are_no_mask_that_is_equal() -> None:
+    weights = {"w": rng.standard_normal((4, 8, 1, 1)).astype(np.float32), "z": np.float32(0)}
+    model, other = (model_of(text, **weights) for text in (MASK, MASK.replace("Greater", "Less")))
+    x = rng.standard_normal((1, 8, 64, 64)).astype(np.float32)
+    result = convert(other, data=Samples.of([{"x": x}]), original=model)
+    assert result.failed and {e.output: e.ok for e in result.errors} == {"y": False, "m": True}
+
+
+TOPK = """g (float[400,1] x) => (int64[100,1] i, float[100,1] s) {
+    a = MatMul (x, w)
+    s, i = TopK <axis = 0> (a, k)
+}"""
+
+
+@pytest.mark.parametrize("count", [100, 50])
+def test_positions_may_come_in_another_order(count: int) -> None:
+    """Scores that are equal in fp16 have no order; that the best are other ones is another matter."""
+    x = np.zeros((400, 1), np.float32)
+    x[::4, 0] = 1.5 + rng.permutation(100) / 1024  # whose products are less than an epsilon apart
+    found = errors_of(model_of(TOPK, w=np.full((1, 1), 0.67, np.float32), k=np.array([count])), x=x)["i"]
+    assert found.ok == (count == 100)
+    assert ("100 of 100 rows are the same, in another order" in found.excuse) == found.ok
+
+
+LENGTHS = """g (float[1,16] x) => (float[n,8] y) {
+    h = MatMul (x, w)
+    d = Relu (h)
+    c = Ceil (d)
+    t = ReduceSum <keepdims = 0> (c)
+    n = Cast <to = 7> (t)
+    l = Unsqueeze (n, zero)
+    s = Concat <axis = 0> (l, l16)
+    e = Expand (x, s)
+    y = MatMul (e, q)
+}"""
+
+
+def test_what_a_size_is_computed_of_stays_fp32() -> None:
+    """Of a duration that is rounded, another number of samples follows."""
+    model = model_of(
+        LENGTHS, w=rng.standard_normal((16, 64)).astype(np.float32), q=rng.standard_normal((16, 8)).astype(np.float32),
+        zero=np.array([0]), l16=np.array([16]),
+    )  # fmt: skip
+    result = convert(model, data=Samples.of([{"x": rng.standard_normal((1, 16)).astype(np.float32)}]))
+    kept = {k.op: k.why for k in result.kept}
+    assert not result.failed and result.gain == (1, 2)
+    assert kept["MatMul"] == kept["Ceil"] == "the size of a tensor is computed from it"
+
+
+def test_inputs_about_which_nothing_is_known_do_not_shorten_the_search() -> None:
+    """Layers that make small differences larger: most of them, and not all, fit into half precision."""
+    nodes = " ".join(f"h{k} = MatMul (t{k}, w{k}) t{k + 1} = Tanh (h{k})" for k in range(8))
+    draw = np.random.default_rng(3)
+    weights = {f"w{k}": (draw.standard_normal((24, 24)) * 0.5).astype(np.float32) for k in range(8)}
+    result = convert(model_of(f"g (float[1,24] t0) => (float[1,24] t8) {{ {nodes} }}", **weights))
+    assert result.inputs == ["'t0' [1, 24]: random numbers"]
+    assert not result.failed and result.gain[0] > 4
+
+
+STEPS = OutputError("y", "data", 0.05, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "fails"),
+    [(Moved(0.04, 0.01), ""), (Moved(0.01, 0.01), "above the tolerance 0.01"), (Moved(1.4, 1.4), "by 1.4e+00")],
+)
+def test_the_steps_of_quantizers(own: Moved, fails: str) -> None:
+    """The error with the steps is said where rounding the inputs alone explains it. It fails where it does not, and
+    where rounding the inputs moves the original so far that nothing is known."""
+    result = PrecisionResult(ModelProto())
+    _note_steps(STEPS, own, result)
+    assert result.failed == bool(fails)
+    assert fails in (result.errors[0].why if fails else result.warnings[0])
+    assert "5.0e-02 is above the tolerance 0.01" in (result.errors[0].why if fails else result.warnings[0])
+
+
+def test_an_error_within_the_tolerance_with_the_steps_is_no_warning() -> None:
+    result = PrecisionResult(ModelProto(), tolerance=0.1)
+    _note_steps(STEPS, Moved(1.4, 1.4), result)
+    assert not result.failed and not result.warnings
