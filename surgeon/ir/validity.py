@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,12 +43,7 @@ PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 def check_nodes(graph: Graph) -> None:
     """Raise ModelError where an attribute of ONNX's own operators has another type than its schema says, or where a
     node leaves out an input that its operator, or the function that it calls, needs."""
-    domains = graph.model.opsets_in(graph)
-    for key, nodes in graph.by_op.items():
-        first = next(iter(nodes), None)
-        if first is None:
-            continue
-        asked = first.op, first.domain, domains.get(first.domain, 1)
+    for key, nodes, asked in _operators_of(graph):
         wanted, needed = attribute_types(*asked), needed_inputs(*asked)
         if wanted:
             for node in nodes:
@@ -56,6 +51,15 @@ def check_nodes(graph: Graph) -> None:
         if needed or key in graph.model.functions:
             for node in nodes:
                 _check_inputs(node, needed)
+
+
+def _operators_of(graph: Graph) -> Iterator[tuple[str, Iterable[Node], tuple[str, str, int]]]:
+    """(operator, its nodes, what its schema is found by) for each operator of a graph."""
+    opsets = graph.model.opsets_in(graph)
+    for key, nodes in graph.by_op.items():
+        first = next(iter(nodes), None)
+        if first is not None:
+            yield key, nodes, (first.op, first.domain, opsets.get(first.domain, 1))
 
 
 def _check_inputs(node: Node, needed: Mapping[int, str]) -> None:
@@ -108,12 +112,8 @@ def _needed_inside(
 
 def check_required(graph: Graph) -> None:
     """Raise ModelError where a node leaves out an attribute that its operator needs."""
-    domains = graph.model.opsets_in(graph)
-    for nodes in graph.by_op.values():
-        first = next(iter(nodes), None)
-        if first is None:
-            continue
-        required = required_attributes(first.op, first.domain, domains.get(first.domain, 1))
+    for _, nodes, asked in _operators_of(graph):
+        required = required_attributes(*asked)
         for node in nodes if required else ():
             missing = required.difference(a.name for a in node.proto.attribute)
             if missing:
