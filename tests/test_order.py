@@ -9,12 +9,11 @@ import json
 import random
 import re
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import casefile
 import onnx
@@ -155,27 +154,37 @@ def _cases() -> dict[str, Case]:
 @pytest.fixture(scope="module")
 def endings() -> dict[str, Ending]:
     """How every case ends with the files called as they are."""
-    return {name: ending for name, (ending, _) in _watched_endings().items()}
+    return {name: watched.result for name, watched in _watched_endings().items()}
 
 
 @cache
-def _watched_endings() -> dict[str, tuple[Ending, bool]]:
-    """How every case ends, and whether the order of the passes may decide anything in it."""
+def _watched_endings() -> dict[str, Watched[Ending]]:
+    """How every case ends, and what was seen of the run."""
     return {name: _watched(partial(_ending, case)) for name, case in _cases().items()}
 
 
-def _watched(run: Callable[[], Result]) -> tuple[Result, bool]:
-    """What a run gives, and whether the order of the passes may decide anything in it.
+@dataclass
+class Watched(Generic[Result]):
+    """What a run gives; the passes of which a rule may be applied to a node; and whether their order may decide.
 
     It may where rules of two passes may be applied to a node, and where a rule over the whole model edits it.
     """
+
+    result: Result
+    tried: set[str]
+    decides: bool
+
+
+def _watched(run: Callable[[], Result]) -> Watched[Result]:
     candidates_at, run_model_rules = Driver._candidates_at, Driver._run_model_rules
-    decides = False
+    tried, decides = set[str](), False
 
     def watched(driver: Driver, *args: Any) -> Any:
         nonlocal decides
         candidates = candidates_at(driver, *args)
-        decides = decides or len({c.rule.pass_name for c in candidates}) > 1
+        passes = {c.rule.pass_name for c in candidates}
+        tried.update(passes)
+        decides = decides or len(passes) > 1
         return candidates
 
     def watched_rules(driver: Driver, *args: Any) -> bool:
@@ -187,29 +196,8 @@ def _watched(run: Callable[[], Result]) -> tuple[Result, bool]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Driver, "_candidates_at", watched)
         patch.setattr(Driver, "_run_model_rules", watched_rules)
-        found = run()
-    return found, decides
-
-
-@cache
-def _tried() -> dict[str, set[str]]:
-    """By pass the cases in which one of its rules may be applied to a node."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    candidates_at = Driver._candidates_at
-    running = ""
-
-    def recorded(driver: Driver, *args: Any) -> Any:
-        candidates = candidates_at(driver, *args)
-        for candidate in candidates:
-            found[candidate.rule.pass_name].add(running)
-        return candidates
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Driver, "_candidates_at", recorded)
-        for name, case in _cases().items():
-            running = name
-            _ending(case)
-    return found
+        result = run()
+    return Watched(result, tried, decides)
 
 
 def _renamed(p: Pass, name: str) -> Pass:
@@ -241,13 +229,13 @@ def test_each_file_may_have_another_name(now: str, endings: dict[str, Ending], m
     """One pass after the other gets a name before all others, and one after them. Cases in which it is not tried are
     left out."""
     wrong = []
-    tried, every = _tried(), registry.passes()
+    every = registry.passes()
     for p in PASSES:
         others = tuple(q for q in every if q.name != p.name)
         passes = (*others, _renamed(p, now))
         monkeypatch.setattr(registry, "_own", lambda passes=passes: passes)
         reported = [n for n, e in endings.items() if any(p.name in row[0] for row in (*e.applied, *e.declined))]
-        cases = sorted({*tried[p.name], *reported})
+        cases = sorted({*(n for n, w in _watched_endings().items() if p.name in w.tried), *reported})
         wrong += [f"{p.name}: {name}" for name in cases if _ending(_cases()[name], {now: p.name}) != endings[name]]
     assert not wrong
 
@@ -270,8 +258,8 @@ def _in_other_order(seed: int) -> list[Pass]:
 def test_rules_that_tie_may_be_tried_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are the same, and so are the numbers of nodes; what is reported may name the other pass."""
     order = _in_other_order(seed)
+    decided = {name: watched.result for name, watched in _watched_endings().items() if watched.decides}
     monkeypatch.setattr(registry, "passes", lambda folders=(): order)
-    decided = {name: ending for name, (ending, decides) in _watched_endings().items() if decides}
     assert len(decided) > len(_cases()) / 10
     assert not [name for name, ending in decided.items() if _ending(_cases()[name]).model != ending.model]
 
@@ -282,8 +270,11 @@ def test_rules_that_tie_may_be_tried_in_any_order_in_the_corpus(rows: list[dict[
     wrong = []
     for file in (row["file"] for row in rows):
         for given in ({}, {"strategies": PLUGINS, "plugins": ["surgeon"]}):
-            (here, _), decides = _watched(partial(_driven, _file(file), PASSES, target, **given))
-            if decides and canonical(here) != canonical(_driven(_file(file), order, target, **given)[0]):
+            here = _watched(partial(_driven, _file(file), PASSES, target, **given))
+            if not here.decides:
+                continue
+            there, *_ = _driven(_file(file), order, target, **given)
+            if canonical(here.result[0]) != canonical(there):
                 wrong.append(file)
     assert not wrong
 
