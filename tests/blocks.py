@@ -1,6 +1,6 @@
 """Blocks of code in a page: each is run in a folder of its own, or says why not.
 
-    <!-- files: model.onnx=samples/ssd_l2norm/ssd_l2norm_ts_op13.onnx -->   what the page's folder holds
+    <!-- files: model.onnx=samples/ssd_l2norm/ssd_l2norm_ts_op13.onnx -->   what the folder holds from here on
     <!-- not run: it needs a GPU -->                                        before a block that is not run
 
 A `console` block has commands after `$`, and what they print, which is compared. `# exit status N` follows the
@@ -69,9 +69,9 @@ def blocks(page: str) -> list[Block]:
     return [Block(m["language"], m["text"], m["why"] or "", *m.span("text")) for m in FENCE.finditer(page)]
 
 
-def lay_out(page: str, folder: Path) -> None:
-    """Put the files that a page names into a folder."""
-    for pairs in FILES.findall(page):
+def lay_out(part: str, folder: Path) -> None:
+    """Put the files that a part of a page names into a folder."""
+    for pairs in FILES.findall(part):
         for pair in shlex.split(pairs):
             name, _, source = pair.partition("=")
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -150,8 +150,12 @@ def compared(expected: str, given: str) -> None:
 def try_page(path: Path, folder: Path, write: bool) -> None:
     """Run each block of a page in order, in `folder`; with `write`, write what was printed into the page."""
     page = path.read_text(encoding="utf-8")
-    lay_out(page, folder)
-    found = [(block, printed(block, folder, write)) for block in blocks(page) if block.runs]
+    found, end = [], 0
+    for block in blocks(page):
+        lay_out(page[end : block.start], folder)
+        end = block.end
+        if block.runs:
+            found.append((block, printed(block, folder, write)))
     if not write:
         return
     for block, text in reversed(found):
