@@ -224,3 +224,18 @@ def test_options_that_exclude_each_other(options: dict[str, object], why: str) -
 def test_a_quantized_model_is_refused() -> None:
     with pytest.raises(UsageError, match="a model without quantizers"):
         quantized(quantized(model()).model)
+
+
+def test_inputs_with_a_default_are_weights() -> None:
+    """Exporters of the time of IR version 3 list each weight as an input; later versions call that a default."""
+    given = model()
+    given.graph.input.extend(
+        onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in given.graph.initializer
+    )
+    result = quantized(given)
+    assert [i.name for i in result.model.graph.input] == ["x"] and len(read_by_quantizers(result)) == 2
+    assert "3 inputs with a default became weights, as TensorRT's parser reads them: w, v, b" in result.report.warnings
+    given.ir_version = 3
+    result = quantized(given)
+    assert [i.name for i in result.model.graph.input] == ["x"] and len(read_by_quantizers(result)) == 2
+    assert not any("with a default" in w for w in result.report.warnings)

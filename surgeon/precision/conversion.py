@@ -110,6 +110,7 @@ def convert(
     original: ModelProto | None = None,
     start: Collection[str] = (),
     weights: WeightFile | None = None,
+    steps: bool = True,
     progress: Progress = lambda phase, done, total: None,
 ) -> PrecisionResult:
     """Convert a model to half precision where that is exact enough. The model passed in is not changed.
@@ -128,6 +129,7 @@ def convert(
     original        what the model is compared with, if that is not `model`
     start           labels of nodes that a search begins with in fp32, such as those of an earlier conversion
     weights         the file of an earlier conversion for the weights of a large model; a new one if it is not given
+    steps           measure the error with the steps of quantizers, too; not where the caller compares the whole result
     allow_unproved  it is not a failure where they cannot be compared
     allow_inexact   the result may be written though it failed
 
@@ -169,7 +171,7 @@ def convert(
             compare = [against(part) for part in (samples.part(0, 2, most), held)]
             islands = conversion.choose(compare, ranges, result, progress)
             result.judge = partial(_errors_of, compare[1])
-            if compare[1].stepless:
+            if compare[1].stepless and steps:
                 worst = conversion.errors(against(held, stepless=False), islands)[0]
                 _note_steps(worst, moved_by_rounding(reference, held, base), result)
         except Unrunnable as error:

@@ -37,7 +37,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.histograms import METHODS, Histogram, scale_of
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset
+from surgeon.precision.repair_qdq import at_opset, without_defaults
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
@@ -80,14 +80,18 @@ class Checked(NamedTuple):
 def quantized(source: Source, options: Options, data: Samples) -> Checked:
     """The model with pairs and weights of eight bits. Raises UsageError, and ModelError where that cannot be."""
     kind = FP8 if options.fp8 else INT8
-    model = at_opset(with_weights(source.proto(), source.base), max(BY_AXIS, kind.opset))
+    whole = with_weights(source.proto(), source.base)
+    told = without_defaults(whole)
+    model = at_opset(whole, max(BY_AXIS, kind.opset))
     if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):
         raise UsageError(f"--{kind.name} goes with a model without quantizers. For others there is --repair-qdq.")
     quantization = Quantization(model, options, data, kind)
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
     record = applied(kind.name, [], after, "the quantizers", error=quantization.after)
-    return Checked(Prepared(made, [record], quantization.said()), quantization.all_scales(), quantization.check)
+    return Checked(
+        Prepared(made, [record], [*told, *quantization.said()]), quantization.all_scales(), quantization.check
+    )
 
 
 class Quantization:

@@ -19,7 +19,7 @@ from surgeon.errors import UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied, returning
+from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, refill, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
@@ -40,6 +40,7 @@ from surgeon.report import Applied, counted
 MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
 TOO_FAR = "its int8 moves the outputs too far"
+SHOWN = 3  # names of inputs that become weights
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 
 
@@ -49,7 +50,9 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
     data  inputs on which the error is measured; drawn ones where it is None
     """
     given, base = source.proto(), source.base
-    model = _with_scales_by_axis(with_weights(given, base))
+    whole = with_weights(given, base)
+    told = without_defaults(whole)
+    model = _with_scales_by_axis(whole)
     known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
     standard, first = standardized(model, options, base, known)
     bare = unquantized(standard)
@@ -58,7 +61,7 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
         return Prepared(given, [], [f"--repair-qdq found no quantizer to place{why}"])
     repair = Repair(model, bare, options, data)
     made, record = repair.result()
-    return Prepared(made, [*first, record], repair.said())
+    return Prepared(made, [*first, record], [*told, *repair.said()])
 
 
 def with_scales(source: Source, options: Options, data: Samples | None) -> Prepared:
@@ -67,7 +70,9 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
     Raises UsageError where the cache or the model is not of that kind, ModelError where the model cannot be run.
     """
     assert options.calibration_cache is not None
-    model = _with_scales_by_axis(with_weights(source.proto(), source.base))
+    whole = with_weights(source.proto(), source.base)
+    told = without_defaults(whole)
+    model = _with_scales_by_axis(whole)
     if any(n.op_type == "QuantizeLinear" for n in model.graph.node):
         raise UsageError("--calibration-cache goes with a model without quantizers. For others there is --repair-qdq.")
     lines = read_cache(Path(options.calibration_cache))
@@ -75,7 +80,7 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
     bare = Unquantized(copied(model), found.grids, {}, [], [])
     repair = Repair(None, bare, options, data)
     made, record = repair.result("calibration-cache")
-    return Prepared(made, [record], [*repair.said(), *_of_lines(lines, found, repair.placed)])
+    return Prepared(made, [record], [*told, *repair.said(), *_of_lines(lines, found, repair.placed)])
 
 
 def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
@@ -87,6 +92,22 @@ def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
             whys.setdefault(found.unused.get(line.name, NO_LAYER), []).append(line.name)
     said = [f"{len(used)} of {counted(len(lines), 'line')} of the cache are scales of quantizers"]
     return said + [f"{counted(len(names), 'line')} {why}: {', '.join(names)}" for why, names in whys.items()]
+
+
+def without_defaults(model: ModelProto) -> list[str]:
+    """Make weights of the inputs of a model that have a default; returns a sentence on them, or nothing.
+
+    TensorRT's parser makes no input of one that has an initializer. Before IR version 4 every weight was written so.
+    """
+    given = given_inputs(model)
+    names = [info.name for info in model.graph.input if info not in given]
+    refill(model.graph.input, given)
+    is_old = model.ir_version < IR_WITH_DEFAULTS
+    model.ir_version = max(model.ir_version, IR_WITH_DEFAULTS)
+    if is_old or not names:
+        return []
+    shown = f"{', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''}"
+    return [f"{counted(len(names), 'input')} with a default became weights, as TensorRT's parser reads them: {shown}"]
 
 
 def _with_scales_by_axis(model: ModelProto) -> ModelProto:

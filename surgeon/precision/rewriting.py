@@ -123,6 +123,7 @@ def _converted(result: Result, options: Options) -> Result:
         verify=options.proves,
         allow_unproved=options.allow_unproved,
         allow_inexact=options.allow_inexact,
+        steps=not (options.int8 or options.fp8),
         progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
