@@ -68,6 +68,8 @@ SAID: dict[str, tuple[list[str], str, Any]] = {
     "calibration_cache": (["--calibration-cache", "DIR/c"], 'calibration-cache = "DIR/c"', "DIR/c"),
     "write_calibration_cache": (["--write-calibration-cache", "DIR/w"], 'write-calibration-cache = "DIR/w"', "DIR/w"),
     "repair_qdq": (["--repair-qdq"], "repair_qdq = true", True),
+    "int4": (["--int4"], "int4 = true", True),
+    "fp8_weights": (["--fp8-weights"], "fp8_weights = true", True),
     "data": (["--data", "DIR/x.npz"], 'data = "DIR/x.npz"', "DIR/x.npz"),
     "strict": (["--strict"], "strict = true", True),
 }  # fmt: skip
@@ -206,8 +208,8 @@ def test_each_help_fits_a_terminal_and_ends_with_examples(monkeypatch: pytest.Mo
     shown = commands()["rewrite"].format_help()
     titles = re.findall(r"^([a-z0-9 ]+):$", shown, re.MULTILINE)
     assert titles == [
-        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "int8", "tuning", "data",
-        "output", "general", "exit status", "examples",
+        "positional arguments", "target", "passes", "proof", "sizes and inputs", "precision", "int8", "weights",
+        "tuning", "data", "output", "general", "exit status", "examples",
     ]  # fmt: skip
 
 

@@ -32,7 +32,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-GROUPS = ("target", "passes", "proof", "sizes and inputs", "precision", "int8", "tuning", "data", "output")  # in order
+GROUPS = (
+    "target",
+    "passes",
+    "proof",
+    "sizes and inputs",
+    "precision",
+    "int8",
+    "weights",
+    "tuning",
+    "data",
+    "output",
+)  # in order
 PROGRESS = "called with (phase, done, total) while it works"
 SPECIFICATION = "option"  # the key of a field's metadata
 Sizes = tuple[int, ...]

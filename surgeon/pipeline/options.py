@@ -39,6 +39,8 @@ Shapes: TypeAlias = Mapping[str, Sequence[int]]  # input name -> its sizes
 Folders: TypeAlias = str | Path | Iterable[str | Path]
 MODES = ("window", "full", "none")
 WAYS = ("fp16", "bf16", "half")  # of a conversion
+EIGHTS = ("int8", "fp8")  # by ranges from data
+WEIGHTS = ("int4", "fp8_weights")  # of weights alone
 METHODS = ("max", "percentile", "entropy", "mse")  # of a calibration
 LIBRARIES = ("surgeon", "stock")
 NUMBER = "NAME=NUMBER, such as repair_prelu=1"
@@ -121,8 +123,8 @@ class RewriteOptions(CheckOptions):
     bf16: bool = option(False, Flag(), "precision", "convert to bf16 as well: fp32's range, fewer digits than fp16")
     half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where fp16's range does not suffice")
     tolerance: float | None = option(None, Number(float), "precision", "with these: the largest error of an output, "
-        "relative to its largest number; default 0.01; with --int8 and --fp8: the root of the mean square of the "
-        "differences, relative to that of the output; default 0.15", metavar="E")
+        "relative to its largest number; default 0.01; with --int8, --fp8, --int4 and --fp8-weights: the root of the "
+        "mean square of the differences, relative to that of the output; default 0.15", metavar="E")
     keep_fp32: Iterable[str] = option((), Words(), "precision",
         "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
     io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
@@ -144,6 +146,9 @@ class RewriteOptions(CheckOptions):
         "calibration cache that TensorRT up to 10 wrote; reports the error", metavar="FILE")
     write_calibration_cache: str | Path | None = option(None, File(), "int8", "write the scales of --int8, or of a "
         "model that has quantizers, as a calibration cache for TensorRT up to 10", metavar="FILE")
+    int4: bool = option(False, Flag(), "weights", "store the weights of MatMul and Gemm in int4, with a scale for each "
+        "block; needs no data; reports the error")
+    fp8_weights: bool = option(False, Flag(), "weights", "the same in fp8 (e4m3)")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
         "inputs that choose what stays fp32 and give the error, and the ranges of int8: an .npz file of one sample or "
         "of several along a first axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
@@ -223,6 +228,11 @@ class Options(RewriteOptions):
         return next((way for way in WAYS if getattr(self, way)), "")
 
     @property
+    def quantizes(self) -> bool:
+        """Whether a model without quantizers is quantized, so that the tolerance is that of its error."""
+        return _quantizes(self)
+
+    @property
     def proves(self) -> bool:
         """Whether rewrites are proved."""
         return self.verify != "none"
@@ -265,7 +275,7 @@ def _batch_axes(asked: RewriteOptions) -> Mapping[str, int | None] | None:
 
 
 def _quantizes(asked: RewriteOptions) -> bool:
-    return asked.int8 or asked.fp8
+    return any(getattr(asked, name) for name in (*EIGHTS, *WEIGHTS))
 
 
 def _check_half(asked: RewriteOptions) -> None:
@@ -279,10 +289,9 @@ def _check_half(asked: RewriteOptions) -> None:
     if asked.write_calibration_cache is not None and asked.fp8:
         raise UsageError("--write-calibration-cache goes with --int8, not with --fp8: a cache has scales of int8.")
     _check_eight(asked)
-    eights = ("int8", "fp8")
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact", "calibration"):
         given = getattr(asked, name)
-        goes_with = eights if name == "calibration" else (*WAYS, *eights)
+        goes_with = EIGHTS if name == "calibration" else (*WAYS, *EIGHTS, *WEIGHTS)
         goes_with = (*goes_with, "repair_qdq", "calibration_cache") if name == "data" else goes_with
         if any(getattr(asked, other) for other in goes_with) or given in (None, False, (), []):
             continue
@@ -306,11 +315,11 @@ def _check_eight(asked: RewriteOptions) -> None:
     """Raises UsageError where a calibration is asked for without data, or together with what excludes it."""
     if not _quantizes(asked):
         return
-    asks = [f"--{name.replace('_', '-')}" for name in ("int8", "fp8", "symmetric_int8") if getattr(asked, name)]
+    asks = [f"--{n.replace('_', '-')}" for n in (*EIGHTS, *WEIGHTS, "symmetric_int8") if getattr(asked, n)]
     asks += ["--calibration-cache"] if asked.calibration_cache is not None else []
     if len(asks) > 1:
         raise UsageError(f"{asks[0]} and {asks[1]} do not go together.")
-    if asked.data is None:
+    if asked.data is None and not (asked.int4 or asked.fp8_weights):
         raise UsageError(
             f"{asks[0]} needs --data: the range of each tensor is measured on inputs that occur, best a few hundred. "
             "Without data, --calibration-cache takes the ranges of a cache that TensorRT up to 10 wrote."

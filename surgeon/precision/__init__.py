@@ -23,6 +23,7 @@
     distance      how far the outputs of a quantized model are, as one number
     repair_qdq    `--repair-qdq` and `--calibration-cache`
     quantize      `--int8` and `--fp8`
+    weights_only  `--int4` and `--fp8-weights`
     conversion    the whole conversion: `convert`
     tuning        `--tune`
     rewriting     `surgeon.rewrite`: a rewrite, and what of this is asked for

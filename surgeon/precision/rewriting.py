@@ -81,7 +81,7 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     if options.int8 or options.fp8:
         checked = _in_eight_bits(source, options)
         quantized = checked.prepared
-    elif options.repair_qdq or options.calibration_cache:
+    elif options.repair_qdq or options.calibration_cache or options.int4 or options.fp8_weights:
         quantized = _quantized(source, options)
     result = rewrite_source(source if quantized is None else source.changed(quantized.model), options)
     if quantized is not None:
@@ -111,7 +111,7 @@ def _converted(result: Result, options: Options) -> Result:
     to_half = partial(
         convert,
         way=options.way,
-        tolerance=LIMIT if options.tolerance is None or options.int8 or options.fp8 else options.tolerance,
+        tolerance=LIMIT if options.tolerance is None or options.quantizes else options.tolerance,
         metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
         data=_samples(options),
@@ -123,7 +123,7 @@ def _converted(result: Result, options: Options) -> Result:
         verify=options.proves,
         allow_unproved=options.allow_unproved,
         allow_inexact=options.allow_inexact,
-        steps=not (options.int8 or options.fp8),
+        steps=not options.quantizes,
         progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
@@ -149,10 +149,13 @@ def _samples(options: Options) -> Samples | None:
 
 
 def _quantized(source: Source, options: Options) -> Prepared:
-    """The model with quantizers placed by their rules."""
+    """The model with quantizers placed by their rules, or with weights of few bits."""
     from surgeon.precision.repair_qdq import repaired, with_scales
+    from surgeon.precision.weights_only import quantized
 
     with source.blamed():
+        if options.int4 or options.fp8_weights:
+            return quantized(source, options, _samples(options))
         if options.repair_qdq:
             return repaired(source, options, _samples(options))
         return with_scales(source, options, _samples(options))
