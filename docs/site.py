@@ -37,13 +37,21 @@ STYLE = """
 .filter input, .filter select { padding: .2rem .4rem; color: inherit; background: var(--md-default-bg-color); }
 .matrix { overflow: auto; max-height: 85vh; }
 #matrix { border-collapse: separate; border-spacing: 0; font-size: .6rem; line-height: 1.3; }
-#matrix th, #matrix td { padding: .15rem .22rem; text-align: center; min-width: 0; border: 0;
+#matrix th, #matrix td { padding: .15rem .06rem; text-align: center; min-width: 0; border: 0;
   border-bottom: 1px solid var(--md-default-fg-color--lightest); }
 #matrix thead th { position: sticky; top: 0; background: var(--md-default-bg-color); z-index: 2; font-weight: 700; }
 #matrix tbody th, #matrix thead th:first-child { position: sticky; left: 0; text-align: left; font-weight: 400;
   background: var(--md-default-bg-color); z-index: 1; }
 #matrix thead th:first-child { z-index: 3; }
-#matrix td:nth-child(2), #matrix thead th:nth-child(2) { text-align: left; min-width: 6rem; }
+#matrix thead th:nth-child(n+3) { writing-mode: vertical-rl; transform: rotate(180deg); }
+#matrix td:nth-child(2), #matrix thead th:nth-child(2) { text-align: left; min-width: 4.5rem; }
+@media (max-width: 44.9375em) {
+  .stacked thead { display: none; }
+  .stacked :is(.md-typeset__table, table, tbody, tr, td) { display: block; width: auto; }
+  .stacked tr { border-top: 1px solid var(--md-default-fg-color--lightest); padding: .5rem 0; }
+  .md-typeset .stacked table:not([class]) td { border: 0; padding: .2rem .6rem; }
+  .stacked code { white-space: pre-wrap; overflow-wrap: anywhere; }
+}
 .y, .legend .y { color: #1a7f4b; } .i a, .legend .i { color: #c77700; } .n { color: #c0392b; opacity: .7; }
 .md-typeset table:not([class]) th:empty { padding: 0; }
 .drawing svg rect { fill: none; stroke: var(--md-default-fg-color--light); }

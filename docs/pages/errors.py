@@ -79,9 +79,13 @@ def page() -> str:
             "Find the text of your error here, its cause, and the command that fixes it.",
             "In a terminal `surgeon why LOG` does the same. With `--model` it also names the node and the pass.",
             BOX,
+            '<div class="stacked" markdown>',  # a row below the other on a phone
+            "",
             "| what was printed | cause | command |",
             "|---|---|---|",
             *rows,
+            "",
+            "</div>",
             "",
             *(line for name, causes in by_name() for line in section(name, causes, printed.get(name, []))),
             READER % json.dumps(patterns()),

@@ -6,6 +6,7 @@ does about it is what `surgeon.check` says of such a node, and of the nodes of t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -105,7 +106,8 @@ def operators() -> list[str]:
 def row(op: str) -> str:
     cells = "".join(cell(op, target) for target in COLUMNS)
     passes = " ".join(link(name) for name in sorted(menders().get(op, ())))
-    name = f'<a href="#{op.lower()}">{op}</a>' if has_conditions(op) else op
+    text = re.sub("(?<=[a-z])(?=[A-Z])", "<wbr>", op)  # where a long name may be broken
+    name = f'<a href="#{op.lower()}">{text}</a>' if has_conditions(op) else text
     return f"<tr><th>{name}</th><td>{passes}</td>{cells}</tr>"
 
 
