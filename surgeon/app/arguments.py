@@ -159,7 +159,7 @@ def _command(commands: _Commands[_Parser], name: str, usage: str, help: str) -> 
     p._optionals.title = "general"
     p.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     p.add_argument(
-        "-v", "--verbose", action="count", default=0, help="print every rewrite and refusal; -vv adds tracebacks"
+        "-v", "--verbose", action="count", default=0, help="print every row, with each node; -vv adds tracebacks"
     )
     return p
 
@@ -212,7 +212,7 @@ def _add_many(p: _Parser) -> None:
     _add_format(p)
     _group(p, "output").add_argument("--jobs", metavar="N", type=int, default=1,
                                      help="models to process in parallel (default 1)")
-    p.add_argument("--exit-zero", action="store_true", help="exit 0 even if nodes are unsupported or rewrites fail")
+    p.add_argument("--exit-zero", action="store_true", help="exit 0 in place of 1, 3 and 4")
 
 
 def _add_format(p: _Parser) -> None:
@@ -233,7 +233,7 @@ def _add_one(p: _Parser, asked: type, keyword: str) -> None:
 def _add_engines(p: _Parser) -> argparse._ArgumentGroup:
     engine = _group(p, "engine")
     engine.add_argument("--with", dest="runtime", metavar="RUNTIME", help="tensorrt or rtx; default: TensorRT if it "
-                        "and a GPU are here, else TensorRT-RTX")
+                        "is installed and there is a GPU, else TensorRT-RTX")
     engine.add_argument("--plugin-library", metavar="LIB", action="append", default=[], help="load a shared library of "
                         "plugins first")
     _add_old(engine, "--plugins", "--plugin-library", "plugin_library")
@@ -244,7 +244,7 @@ def _add_engines(p: _Parser) -> argparse._ArgumentGroup:
 
 def _add_fix(commands: _Commands[_Parser]) -> None:
     p = _command(commands, "fix", "[options] MODEL.onnx",
-                 "rewrite, verify, ask the installed parser, print the next command")
+                 "rewrite a model, test the result, and print the command that builds an engine")
     p.add_argument("model", metavar="MODEL.onnx", help="the model")
     _add_options(p, ASKED["fix"], target="--for")
     _group(p, "output").add_argument("-o", "--out", metavar="OUT.onnx",
@@ -282,7 +282,7 @@ def _add_check(commands: _Commands[_Parser]) -> None:
 
 
 def _add_verify(commands: _Commands[_Parser]) -> None:
-    p = _command(commands, "verify", "[options] REPORT.json", "repeat a recorded run and compare")
+    p = _command(commands, "verify", "[options] REPORT.json", "repeat the run of a report, and compare the results")
     p.add_argument("report", metavar="REPORT.json", help="a report that `surgeon rewrite --report` wrote")
 
 
@@ -306,8 +306,8 @@ def _add_kernels(commands: _Commands[_Parser]) -> None:
     _group(p, "sizes and inputs").add_argument("--shapes", metavar="X:1x3x224x224", action="append", default=[],
         help="the shape of a dynamic input; default: a usual one")
     engine = _add_engines(p)
-    engine.add_argument("--compute-capability", metavar="CC", help="of the GPU, such as 8.6; default: "
-                                     "what TensorRT-RTX builds for, 8.0 and later")
+    engine.add_argument("--compute-capability", metavar="CC", help="that of the GPU, such as "
+                        "8.6; default: what TensorRT-RTX builds for, 8.0 and later")
     output = _group(p, "output")
     output.add_argument("--against", metavar="OTHER", help="another model or engine: list what is different")
     output.add_argument("--format", choices=FORMATS[:2], default="text", help="text (default), or json")
@@ -316,7 +316,7 @@ def _add_kernels(commands: _Commands[_Parser]) -> None:
 def _add_compare(commands: _Commands[_Parser]) -> None:
     usage = "[options] ORIGINAL.onnx REWRITTEN.onnx\n[options] ORIGINALS/ REWRITTEN/"
     p = _command(commands, "compare", usage,
-                 "run two models on the same inputs, with ONNX Runtime and, where it runs, TensorRT")
+                 "run two models on the same inputs, in ONNX Runtime, and on TensorRT if there is a GPU")
     p.add_argument("original", metavar="ORIGINAL.onnx", help="a model, or a folder of models")
     p.add_argument("rewritten", metavar="REWRITTEN.onnx", help="a model, or a folder with models of the same names")
     _add_one(p, RewriteOptions, "shapes")
@@ -326,7 +326,7 @@ def _add_compare(commands: _Commands[_Parser]) -> None:
     _add_one(p, RewriteOptions, "tolerance")
     engine = _add_engines(p)
     engine.add_argument("--trt", action=argparse.BooleanOptionalAction, help="run the second model on TensorRT, or do "
-                        "not; default: if TensorRT and a GPU are here")
+                        "not; default: if TensorRT is installed and there is a GPU")
     engine.add_argument("--network", action="store_true", help="also evaluate the network that TensorRT's parser makes "
                         "of the second model (needs no GPU)")
     output = _group(p, "output")

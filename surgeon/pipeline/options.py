@@ -65,7 +65,7 @@ class CheckOptions:
     target: str | Target | None = option(None, Text(), "target", "the TensorRT that runs the model: 8.4, rtx, 8.6+dla, "
         "installed, jetpack-5.1.2 (`surgeon targets` lists all); default: the installed one, else 10.9", metavar="T")
     plugins: Iterable[str] = option((), Words(), "target", "plugin libraries whose nodes may be written, in order "
-        "of preference: surgeon, stock", flag="--allow-plugins", metavar="NAMES", old="--plugins")
+        "of preference: surgeon, stock (TensorRT's own)", flag="--allow-plugins", metavar="NAMES", old="--plugins")
     strategy: Mapping[str, str] | None = option(None,
         Pairs("=", "PASS=STRATEGY, such as l2-norm=decompose", parts=words), "passes",
         "what a pass writes: keep, decompose or plugin; default: the target decides", metavar="PASS=S",
@@ -79,8 +79,8 @@ class CheckOptions:
     options: Mapping[str, float] | None = option(None, Pairs("=", NUMBER, number_of(NUMBER)), "passes",
         "set a number that a pass reads; `surgeon explain PASS` names them", flag="--option", metavar="NAME=X",
         python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS')
-    repair_eps: float | None = option(None, Number(float), "passes", "the epsilon for a normalization whose own was "
-        "lost in the export, such as 1e-12", metavar="E")
+    repair_eps: float | None = option(None, Number(float), "passes", "the epsilon of normalizations that lost "
+        "theirs in the export, such as 1e-12", metavar="E")
     progress: Progress | None = None
 
 
@@ -90,8 +90,8 @@ class RewriteOptions(CheckOptions):
 
     verify: Verify = option("window", Text(MODES, "window"), "proof", "prove each rewrite (window, the default), whole "
         "models too (full), or nothing (none)")
-    allow_unproved: bool = option(False, Flag(), "proof", "keep rewrites that ONNX Runtime cannot run, so they are "
-        "not proved; whole models that cannot be compared do not fail")
+    allow_unproved: bool = option(False, Flag(), "proof", "keep rewrites that cannot be proved because ONNX "
+        "Runtime does not run them; whole models that cannot be compared are not a failure")
     cache: bool = option(False, Flag(inverse=True), "proof", "prove every rewrite again; do not use the proofs of "
         "earlier runs", flag="--no-cache", python="use the proofs of earlier runs, in a file of the user's cache")
     shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of, shapes_apart),
@@ -99,15 +99,15 @@ class RewriteOptions(CheckOptions):
         metavar="X:1x3x224x224",
         python='sizes of inputs with symbolic dimensions, for the proof: {"x": (1, 3, 224, 224)}')
     declared: Mapping[str, str] | None = option(None, Pairs(":", "TENSOR:SIZES, such as y:Nx256"), "sizes and inputs",
-        "sizes of a tensor that a custom operator makes, with its type if it is not float: Y:Nx256,float16",
+        "shape of a custom operator's output, with its type if it is not float: Y:Nx256,float16",
         flag="--custom-shape", metavar="Y:Nx256", old="--shape",
-        python='sizes of tensors that custom operators make, with the type if it is not float: {"y": "Nx256,float16"}')
+        python='shapes of the outputs of custom operators, with the type if it is not float: {"y": "Nx256,float16"}')
     inputs: Mapping[str, str] | None = option(None, Pairs("=", "INPUT=FORM, such as image=uint8-nhwc"),
-        "sizes and inputs", "the form of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for "
+        "sizes and inputs", "type and layout of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for "
         "(pixel - mean) * scale",
         flag="--input", metavar="X=FORM",
-        python='the form of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, the '
-        "Transpose and (pixel - mean) * scale become part of the model")
+        python='type and layout of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, '
+        "the Transpose and (pixel - mean) * scale become part of the model")
     values: Mapping[str, Any] | None = option(None, Pairs("=", "INPUT=VALUE, such as sr=16000 or size=64,64"),
         "sizes and inputs", "freeze an input to a value: it becomes a constant, and is no longer an input (checked)",
         flag="--set", metavar="X=VALUE", python='freeze inputs to values, such as {"sr": 16000}: they become constants')
@@ -118,47 +118,47 @@ class RewriteOptions(CheckOptions):
         metavar="X:AXIS",
         python='with dynamic_batch: the batch dimension of inputs where it is not 0, such as {"h0": 1, "size": None}')
     detections: int | None = option(None, Number(int), "sizes and inputs",
-        "pad each NonMaxSuppression to N rows; adds an output with the valid count", metavar="N")
+        "pad each NonMaxSuppression to N rows; adds an output with the number of valid rows", metavar="N")
     fp16: bool = option(False, Flag(), "precision", "convert to fp16 as well; what fp16 cannot compute stays fp32")
     bf16: bool = option(False, Flag(), "precision", "convert to bf16 as well: fp32's range, fewer digits than fp16")
     half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where fp16's range does not suffice")
-    tolerance: float | None = option(None, Number(float), "precision", "with these: the largest error of an output, "
-        "relative to its largest number; default 0.01; with --int8, --fp8, --int4 and --fp8-weights: the root of the "
-        "mean square of the differences, relative to that of the output; default 0.15", metavar="E")
+    tolerance: float | None = option(None, Number(float), "precision", "the largest allowed error of an "
+        "output: in half precision relative to its largest number, default 0.01; of a quantized model the root mean "
+        "square of the differences relative to that of the output, default 0.15", metavar="E")
     keep_fp32: Iterable[str] = option((), Words(), "precision",
-        "with these: keep operators, passes or nodes (with wildcards) in fp32", metavar="NAMES")
-    io_fp16: bool = option(False, Flag(), "precision", "with these: convert the model's inputs and outputs, too")
-    tune: bool = option(False, Flag(), "tuning", "try rewrites on engines of TensorRT-RTX, without a GPU, and keep "
-        "those with which fewer bytes are moved")
-    tune_seconds: float | None = option(None, Number(float), "tuning", "with --tune: how long; default 300",
-        metavar="S")
+        "operators, passes or nodes (with wildcards) that stay fp32", metavar="NAMES")
+    io_fp16: bool = option(False, Flag(), "precision", "also convert the model's inputs and outputs")
+    tune: bool = option(False, Flag(), "tuning", "try more rewrites, build an engine of TensorRT-RTX for each "
+        "(needs no GPU), and keep those that move fewer bytes")
+    tune_seconds: float | None = option(None, Number(float), "tuning",
+        "with --tune: the longest time, in seconds; default 300", metavar="S")
     allow_narrowing: bool = option(False, Flag(), "precision",
-        "convert unsupported types (float64 to fp32, ...); reports the error")
-    int8: bool = option(False, Flag(), "int8", "quantize to int8 with ranges from --data; what moves the outputs too "
-        "far stays in floating point; for TensorRT 11 and TensorRT-RTX the rest becomes fp16")
+        "convert types that the target lacks, such as float64 to fp32; prints the error")
+    int8: bool = option(False, Flag(), "int8", "quantize to int8 with ranges from --data; layers that cause a large "
+        "error stay in floating point, which becomes fp16 for TensorRT 11 and TensorRT-RTX")
     fp8: bool = option(False, Flag(), "int8", "the same in fp8 (e4m3)")
-    calibration: str | None = option(None, Text(METHODS), "int8", "with these: the method that finds each range: max, "
+    calibration: str | None = option(None, Text(METHODS), "int8", "with --int8 or --fp8: how ranges are found: max, "
         "percentile, entropy or mse; default: the one with the least error", metavar="METHOD")
-    symmetric_int8: bool = option(False, Flag(), "int8", "requantize activations symmetrically; reports the error")
-    repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: place quantizers anew, where the "
-        "target gains from int8, so that the error does not rise")
+    symmetric_int8: bool = option(False, Flag(), "int8", "give the activations of a quantized model a "
+        "zero point of 0, as TensorRT's int8 kernels need it; prints the error")
+    repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: remove all quantizers, and add new "
+        "ones where the target gains from int8; the error does not rise")
     calibration_cache: str | Path | None = option(None, File(), "int8", "quantize to int8 with the scales of a "
-        "calibration cache that TensorRT up to 10 wrote; reports the error", metavar="FILE")
+        "calibration cache that TensorRT up to 10 wrote; prints the error", metavar="FILE")
     write_calibration_cache: str | Path | None = option(None, File(), "int8", "write the scales of --int8, or of a "
         "model that has quantizers, as a calibration cache for TensorRT up to 10", metavar="FILE")
     int4: bool = option(False, Flag(), "weights", "store the weights of MatMul and Gemm in int4, with a scale for each "
-        "block; needs no data; reports the error")
+        "block; needs no data; prints the error")
     fp8_weights: bool = option(False, Flag(), "weights", "the same in fp8 (e4m3)")
     data: str | Path | Iterable[Mapping[str, Any]] | None = option(None, File(), "data",
-        "inputs that choose what stays fp32 and give the error, and the ranges of int8: an .npz file of one sample or "
-        "of several along a first axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
-        python="inputs that choose what stays fp32 and give the error, and the ranges of int8: a path as for `--data`, "
-        "or arrays by name")
-    metric: str | Callable[..., float] | None = option(None, File(), "data", "your own score in place of the error: "
-        "called with inputs, the original's outputs and the converted model's, by name; 0 is equal",
-        metavar="FILE.py:FUNCTION", python="your own score in place of the error, a function of inputs, the original's "
-        "outputs and the converted model's, each by name; 0 is equal")
-    allow_inexact: bool = option(False, Flag(), "data", "write the converted model though its error is above the "
+        "your inputs, for the error, the choice of what stays fp32 and the ranges of int8: an .npz file of one sample "
+        "or of several along a first axis, a folder of such files, or a Polygraphy data loader (.py)", metavar="X.npz",
+        python="your inputs, for the error, the choice of what stays fp32 and the ranges of int8: a path as for "
+        "`--data`, or arrays by name")
+    metric: str | Callable[..., float] | None = option(None, File(), "data", "your own score in place of the error: a "
+        "function of the inputs, the original's outputs and the converted model's, each by name; 0 is equal",
+        metavar="FILE.py:FUNCTION")
+    allow_inexact: bool = option(False, Flag(), "data", "write the converted model even if its error is above the "
         "tolerance, or unknown")
 # fmt: on
 
