@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from surgeon.visible import visible
 
 SCHEMA = 1
-TESTED, UNPROVED = "tested", "unproved"  # how far a rewrite is proved, best first
-GRADES = (TESTED, UNPROVED)
+# How far a rewrite is proved, best first. Of quantizers, which change the numbers, the error is measured.
+TESTED, MEASURED, UNPROVED = "tested", "measured", "unproved"
+GRADES = (TESTED, MEASURED, UNPROVED)
+QUANTIZE = "quantize"  # the strategy of what adds, moves and removes quantizers
 MOST_SHOWN = 6  # rows of each kind in a report's `repr`, which fits one screen
 Progress = Callable[[str, int, int], None]  # what a long run calls with (phase, done, total)
 
@@ -66,7 +68,9 @@ class Applied(NamedTuple):
     @property
     def grade(self) -> str:
         """Whether its window was run before and after."""
-        return UNPROVED if self.max_error is None else TESTED
+        if self.max_error is None:
+            return UNPROVED
+        return MEASURED if self.strategy == QUANTIZE else TESTED
 
     @property
     def outputs(self) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from surgeon.report import Report, counted, target_name
+from surgeon.report import GRADES, Report, counted, target_name
 
 QUOTED = re.compile("'([^']+)'")
 NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
@@ -37,9 +37,9 @@ def answer(report: Report, saved: int | None = None, conversion: Conversion | No
     said = [failure] if failure else []
     said.append(_taken(report))
     if report.applied:
-        proved = sum(a.max_error is not None for a in report.applied)
-        rest = "" if proved == len(report.applied) else f", {len(report.applied) - proved} not proved"
-        said.append(f"{counted(proved, 'rewrite')} proved{rest}")
+        proved, measured, unproved = (sum(a.grade == grade for a in report.applied) for grade in GRADES)
+        rest = [f"{n} {word}" for n, word in ((measured, "measured"), (unproved, "not proved")) if n]
+        said.append(", ".join([f"{counted(proved, 'rewrite')} proved", *rest]))
     if report.undone:
         said.append(f"{len(report.undone)} undone")
     if saved is not None and abs(saved) >= SHOWN_SIZE:

@@ -12,7 +12,7 @@ from surgeon.app.screen import Screen
 from surgeon.app.text import agreement
 from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import given_inputs
-from surgeon.report import LEFT, Applied, Declined, Report, counted, error_text
+from surgeon.report import LEFT, MEASURED, TESTED, Applied, Declined, Report, counted, error_text
 from surgeon.targets.condition import dtype_name
 from surgeon.verdict_text import merged, nameless, numberless, shared_reason
 
@@ -198,13 +198,17 @@ def _rewrites(report: Report) -> str:
 
 
 def _proof(report: Report) -> str:
-    errors = [a.max_error for a in report.applied if a.max_error is not None]
     if report.verify["mode"] == "none":
         return "none proved (--verify none)"
-    if len(errors) < len(report.applied):
-        return f"{len(errors)} of them proved"
-    each = "each proved in isolation" if len(errors) > 1 else "proved in isolation"
-    return f"{each}, largest error {error_text(max(errors))}"
+    moved = [a.max_error for a in report.applied if a.grade == MEASURED and a.max_error is not None]
+    errors = [a.max_error for a in report.applied if a.grade == TESTED and a.max_error is not None]
+    said = [f"the quantizers move the outputs by {error_text(max(moved))}"] if moved else []
+    if len(errors) + len(moved) < len(report.applied):
+        return ", ".join([f"{len(errors)} of them proved", *said])
+    each = "proved in isolation" if len(report.applied) == 1 else "each proved in isolation"
+    if moved:
+        each = f"the other {counted(len(errors), 'rewrite')} proved in isolation"
+    return ", ".join([*said, *([f"{each}, largest error {error_text(max(errors))}"] if errors else [])])
 
 
 def _whole_models(report: Report) -> list[str]:

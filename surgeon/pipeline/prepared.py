@@ -135,9 +135,10 @@ def applied(
     root: str,
     outputs: Sequence[str] = (),
     error: float | None = None,
+    strategy: str = "prepare",
 ) -> Applied:
     """The record of a change, by the name of what made it; `error` is the largest one, where it is known."""
-    return Applied(name, "prepare", root, Change(before, after, list(outputs)), error)
+    return Applied(name, strategy, root, Change(before, after, list(outputs)), error)
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
-from surgeon.report import Applied
+from surgeon.report import QUANTIZE, Applied
 
 BY_AXIS = 13  # the opset from which DequantizeLinear takes a scale for each filter
 MEASURED = EVERYDAY - {"zero"}  # one number again and again has no usual error
@@ -57,7 +57,7 @@ def prepare(asked: Asked) -> Prepared:
     _change(made, found, _centred)
     errors = _measured(source, made, exact, options.shapes) if options.proves else None
     after = [Text.of(q.node) for q in found]
-    record = applied("symmetric-int8", before, after, "the activations", error=errors and errors[1])
+    record = applied("symmetric-int8", before, after, "the activations", error=errors and errors[1], strategy=QUANTIZE)
     return Prepared(made, [*first, record], [_said(len(found), errors), *([f"others stay: {left}"] if left else [])])
 
 

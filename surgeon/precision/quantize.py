@@ -42,7 +42,7 @@ from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
 from surgeon.proof.feeds import Feeds
-from surgeon.report import Progress, counted
+from surgeon.report import QUANTIZE, Progress, counted
 from surgeon.rules.meaning import with_functions
 
 AIMS = (0.8, 0.5, 0.3)  # parts of the tolerance by which pairs are chosen, as other inputs have other errors
@@ -88,7 +88,7 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     quantization = Quantization(model, options, data, kind)
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
-    record = applied(kind.name, [], after, "the quantizers", error=quantization.after)
+    record = applied(kind.name, [], after, "the quantizers", error=quantization.after, strategy=QUANTIZE)
     return Checked(
         Prepared(made, [record], [*told, *quantization.said()]), quantization.all_scales(), quantization.check
     )

@@ -35,7 +35,7 @@ from surgeon.precision.standard import kinds_of, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
-from surgeon.report import Applied, counted
+from surgeon.report import QUANTIZE, Applied, counted
 
 MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
@@ -177,7 +177,7 @@ class Repair:
         nodes = () if self.source is None else self.source.graph.node
         before = [Text.of(n) for n in nodes if "Quantize" in n.op_type or "QLinear" in n.op_type]
         after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
-        return made, applied(called, before, after, "the quantizers", error=self.after.largest)
+        return made, applied(called, before, after, "the quantizers", error=self.after.largest, strategy=QUANTIZE)
 
     def said(self) -> list[str]:
         """What became of the quantizers, and of the error."""
