@@ -136,6 +136,27 @@ def test_asked_for_and_impossible_is_a_usage_error(tmp_path: Path, capsys: Captu
     assert "the CUDA driver offers none on this machine" in capsys.readouterr().err
 
 
+@needs_rtx
+def test_an_engine_is_the_second_model(tmp_path: Path, capsys: Captured) -> None:
+    """On a GPU it runs with the sizes of its profile; elsewhere a sentence says why not."""
+    source, engine = write(tmp_path, LEAKY), tmp_path / "in.engine"
+    assert run("build", source, engine, "--with", "rtx", "--profile", "x:4x3,5x3,6x3") == 0
+    capsys.readouterr()
+    status = run("compare", source, engine)
+    printed = capsys.readouterr()
+    if gpu():
+        assert status == 0 and "the engine, on TensorRT-RTX" in printed.out
+    else:
+        assert status == 2 and "an engine runs on a GPU, and the CUDA driver offers none" in printed.err
+    for words, why in (
+        ((engine, source), "is an engine. Give the ONNX model first, and the engine second."),
+        ((source, engine, "--network"), "is an engine: --network and --no-trt are for ONNX models."),
+        ((source, engine, "--no-trt"), "is an engine: --network and --no-trt are for ONNX models."),
+    ):
+        assert run("compare", *words) == 2
+        assert why in capsys.readouterr().err
+
+
 @needs_no_gpu
 @needs_rtx
 def test_an_engine_that_cannot_start_says_why() -> None:

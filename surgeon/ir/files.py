@@ -104,6 +104,15 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     return model, files
 
 
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file, which say what it is; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LONGEST_MARK)
+    except OSError:
+        return b""
+
+
 def _kind(data: bytes) -> str:
     """What a file is whose protobuf does not parse, and what to do, as the rest of a sentence."""
     start = data.lstrip()[:LONGEST_MARK].lower()

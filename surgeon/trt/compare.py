@@ -28,7 +28,7 @@ from polygraphy.comparator import (
 from polygraphy.logger import G_LOGGER
 
 from surgeon.errors import EngineError, ModelError, UsageError
-from surgeon.ir.files import check_writable, read_all
+from surgeon.ir.files import beginning, check_writable, read_all
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
@@ -42,8 +42,9 @@ from surgeon.report import Progress
 from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
 from surgeon.trt.engine import plugin_library
 from surgeon.trt.handover import save_runs
-from surgeon.trt.runners import Engine, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
-from surgeon.trt.runtime import choose_runtime
+from surgeon.trt.program import MAGIC, is_engine
+from surgeon.trt.runners import Engine, EngineFile, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
+from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime
 
 Inputs = tuple[str, Feeds, list[np.ndarray]]  # their kind, the arrays by name, and what the original makes of them
 Run = Callable[[Feeds], Feeds]  # inputs by name to outputs by name; raises Unrunnable
@@ -68,7 +69,8 @@ def compare(
 ) -> Comparison:
     """Run both models on random and adversarial inputs (or those of `data`) and compare output by output.
 
-    A model in half precision is compared on inputs that occur, see `surgeon.precision.inputs`.
+    A model in half precision is compared on inputs that occur, see `surgeon.precision.inputs`. So is an engine that
+    `rewritten` holds: it runs on a GPU, with the sizes of its first profile, and may compute in half precision.
 
     shapes    sizes of symbolic dimensions, by input
     values    of inputs of the original that `rewritten` does not have: what `surgeon rewrite --set` froze them to
@@ -87,8 +89,10 @@ def compare(
     asked to run or to parse.
     """
     original, rewritten = Path(original), Path(rewritten)
-    (before, files), (after, more) = read_all(original), read_all(rewritten)
+    built = _engine_of(original, rewritten, runtime, network, engine, plugins)
+    before, files = read_all(original)
     before, _ = frozen(before, values or {})
+    after, more = (before, [rewritten]) if built else read_all(rewritten)
     _check_interfaces(before, after)
     for saved in (save_inputs, save_outputs):
         if saved is not None:
@@ -100,24 +104,30 @@ def compare(
     for library in plugins:
         plugin_library(library)
     names = [o.name for o in before.graph.output]
-    try:
-        pair = whole_pair(before, after, shapes=shapes)
-        standard = Standard(before, after, original.parent, rewritten.parent, tolerance)
-    except Unrunnable as error:
-        raise ModelError(f"the models cannot be compared: {error}.") from None
-    random = why_random(before, after)
-    if random:
-        raise ModelError(f"the models cannot be compared: {random}.")
-    inputs = _inputs(standard, original, shapes, data)
-    dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
-    comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
-    if standard.converted:
-        comparison.tolerance = standard.limit
-        comparison.notes.append(standard.statement())
     with contextlib.ExitStack() as held:
-        second = held.enter_context(_onnx_runtime(standard.evaluated, rewritten))
-        runs: list[tuple[Side, Run]] = [(Side(OnnxRuntime()), lambda feeds: second(fed(standard.evaluated, feeds)))]
-        for way in _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress):
+        second = held.enter_context(built.start(before)) if built else None
+        shapes = shapes or (built.shapes(before) if built else None)
+        try:
+            pair = whole_pair(before, after, shapes=shapes)
+            standard = Standard(
+                before, after, original.parent, rewritten.parent, tolerance, types={} if built else None
+            )
+        except Unrunnable as error:
+            raise ModelError(f"the models cannot be compared: {error}.") from None
+        random = why_random(before, after)
+        if random:
+            raise ModelError(f"the models cannot be compared: {random}.")
+        inputs = _inputs(standard, original, shapes, data)
+        dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
+        comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
+        if standard.converted:
+            comparison.tolerance = standard.limit
+            comparison.notes.append(MAY_ROUND.format(standard.limit) if built else standard.statement())
+        second = second or held.enter_context(_onnx_runtime(standard.evaluated, rewritten))
+        first_way = built or OnnxRuntime()
+        runs: list[tuple[Side, Run]] = [(Side(first_way), lambda feeds: second(fed(standard.evaluated, feeds)))]
+        further = _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress)
+        for way in () if built else further:
             asked = bool(engine) or not isinstance(way, Engine)
             running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
             if running is not None:
@@ -133,6 +143,25 @@ def compare(
     if save_inputs or save_outputs:
         save_runs(ran, save_inputs, save_outputs)
     return comparison
+
+
+def _engine_of(
+    original: Path,
+    rewritten: Path,
+    runtime: str | None,
+    network: bool,
+    engine: bool | None,
+    plugins: Sequence[str | Path],
+) -> EngineFile | None:
+    """The engine that `rewritten` holds; None for any other file. Raises UsageError where none can run."""
+    if is_engine(beginning(original)):
+        raise UsageError(f"'{original}' is an engine. Give the ONNX model first, and the engine second.")
+    if not is_engine(beginning(rewritten)):
+        return None
+    if network or engine is False:
+        raise UsageError(f"'{rewritten}' is an engine: --network and --no-trt are for ONNX models.")
+    own = RTX if beginning(rewritten).startswith(MAGIC) else CLASSIC
+    return EngineFile(engine_way(runtime or own, plugins), rewritten)
 
 
 def _further_ways(
@@ -237,6 +266,10 @@ def _compare_one(side: Side, run: Run, trial: Trial, comparison: Comparison) -> 
             statistics.why = f"on {kind} inputs {found.why}"
 
 
+MAY_ROUND = (
+    "an engine may compute in half precision: it runs on inputs that occur, and errors up to {:g} of an output's "
+    "largest number count as equal"
+)
 FLUSHED = (
     "on denormal inputs {} differs, as kernels do that flush denormal numbers to zero: only shapes, NaN and inf "
     "count there"

@@ -223,6 +223,50 @@ class Engine:
             return Running(self.title, trt_runner(EngineFromBytes(data)), narrows=True)
 
 
+class EngineFile:
+    """An engine that a file holds, run as it is. `way` is the TensorRT and the libraries that it needs."""
+
+    def __init__(self, way: Engine, path: Path) -> None:
+        self._way, self._path = way, path
+        self.title = f"the engine, on {way.title}"
+        self._runner: Any = None
+
+    def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
+        """Load the engine. Raises EngineError where it does not load, UsageError where its interface is not the
+        model's."""
+        with PolygraphyLog() as log:
+            from polygraphy.backend.trt import EngineFromBytes, LoadPlugins
+
+            for library in self._way.libraries:
+                LoadPlugins(plugins=[library])()
+            try:
+                self._runner = trt_runner(EngineFromBytes(self._path.read_bytes())())
+            except Exception as error:  # Polygraphy's own type, and TensorRT's
+                raise EngineError(f"'{self._path}' does not load: {_reason(error, log)}") from None
+        return Running(self.title, self._runner, narrows=True)
+
+    def shapes(self, model: ModelProto) -> dict[str, tuple[int, ...]]:
+        """The sizes of the inputs that the first profile of the started engine is best at."""
+        engine, found = self._runner.engine, {}
+        for name in self._runner.get_input_metadata(use_numpy_dtypes=False):
+            if hasattr(engine, "get_tensor_profile_shape"):
+                found[name] = tuple(engine.get_tensor_profile_shape(name, 0)[1])
+            else:  # TensorRT 8.2 to 8.4
+                found[name] = tuple(engine.get_profile_shape(0, name)[1])
+        own = {t.name for t in (*given_inputs(model), *model.graph.output)}
+        differing = own ^ {*found, *self._names()}
+        if differing:
+            raise UsageError(f"the model and the engine have different tensors: {', '.join(sorted(differing))}.")
+        return found
+
+    def _names(self) -> list[str]:
+        """The inputs and outputs."""
+        engine = self._runner.engine
+        if hasattr(engine, "num_io_tensors"):
+            return [engine.get_tensor_name(k) for k in range(engine.num_io_tensors)]
+        return [engine.get_binding_name(k) for k in range(engine.num_bindings // engine.num_optimization_profiles)]
+
+
 def engine_way(
     runtime: str | None = None,
     plugins: Sequence[str | Path] = (),

@@ -20,6 +20,7 @@ from surgeon.trt.bisect import bisect_files, check_folder
 from surgeon.trt.compare import compare
 from surgeon.trt.comparison import COLUMNS, PLAIN, Comparison
 from surgeon.trt.handover import polygraphy_command
+from surgeon.trt.runners import EngineFile
 
 ALONE = ("bisect", "save_inputs", "save_outputs", "data")  # options that are for one pair
 
@@ -71,6 +72,8 @@ def _print(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> 
         screen.table(side.title, COLUMNS, side.rows(), plain=PLAIN)
     for note in comparison.notes:
         screen.line(note, "warn")
+    if any(isinstance(side.way, EngineFile) for side in comparison.sides):
+        return
     command = polygraphy_command(
         comparison,
         args.original,
