@@ -5,7 +5,7 @@ Why       TensorRT quantizes symmetrically and to int8 alone. ONNX Runtime's qua
           format is QLinearConv and QLinearMatMul. No TensorRT has an importer for those, nor uint8 between two nodes.
 Rewrites  QuantizeLinear         ->  Clip(Round(x / scale) + zero), as uint8 or int8
           DequantizeLinear       ->  (x - zero) * scale; constants are moved to zero point 0 where int8 holds them, and
-                                     computed where it does not, of single numbers, and of blocks
+                                     computed where it does not, of single numbers, of blocks, and of fp8 and fp4
           both, uint8 around 128 ->  both, int8 around 0
           DynamicQuantizeLinear  ->  ReduceMin, ReduceMax and the same
           MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv  ->  MatMul and Conv of integers in fp32
@@ -35,7 +35,9 @@ from ._shapes import output_of
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 SINGLE = ((), (1,))  # the shapes of a single scale or zero point
-WEIGHTS = frozenset({*LIMITS, TensorProto.UINT4, TensorProto.INT4})  # what constants are taken out of
+# What constants are taken out of: integers, and floats of few bits, of which scales may be dequantized themselves.
+INTEGERS: frozenset[int] = frozenset({*LIMITS, TensorProto.UINT4, TensorProto.INT4})
+FEW_BITS: frozenset[int] = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.FLOAT4E2M1})
 BLOCK = 128  # products of unknown number are added up in blocks of this many: 128 * 255 * 255 < 2^24
 HALF_RANGE = 16  # activations are taken apart into 16 * high + low
 
@@ -78,9 +80,9 @@ def quantize(b, x, scale, zero=None):
 @rule(op.DequantizeLinear(x, scale, zero | None), strategy="decompose")
 def dequantize(b, x, scale, zero=None):
     weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
+    if weights is not None and b.dtype(x) in INTEGERS | FEW_BITS:
+        return _weights(b, weights.astype(np.float32) if b.dtype(x) in FEW_BITS else weights, scale, zero, axis)
     dtype = _type_of_scale(b, scale)
-    if weights is not None and b.dtype(x) in WEIGHTS:
-        return _weights(b, weights, scale, zero, axis)
     require(not b.root.attr("block_size"), "it has a scale a block")
     _require_along(b, x, scale)
     require(b.dtype(x) in LIMITS or b.dtype(x) == INT32, "its input is neither uint8, int8 nor int32")
@@ -99,8 +101,9 @@ def _weights(b: Builder, array: np.ndarray, scale: Value, zero: Value | None, ax
         raise Decline("its scale or its zero point is computed")
     block = b.root.attr("block_size")
     shift, factor = (_spread(a, array.shape, axis, block) for a in (shift, factor))
-    centred = array.astype(np.int32) - shift.astype(np.int32)
-    is_held = bool(centred.size and array.ndim and not block)
+    kind = np.float32 if array.dtype == np.float32 else np.int32
+    centred = array.astype(kind) - shift.astype(kind)
+    is_held = bool(centred.size and array.ndim and not block and kind is np.int32)
     if is_held and centred.min() >= -128 and centred.max() <= 127 and bool((factor > 0).all()):
         require(array.dtype != np.int8 or shift.any())
         whole = b.constant(centred.astype(np.int8))

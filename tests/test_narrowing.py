@@ -213,3 +213,39 @@ def test_without_the_option_the_option_is_named(
     assert said in capsys.readouterr().out
     assert main(["rewrite", str(source), out, "--target", "rtx", "--allow-narrowing"]) == 0
     assert "applied  allow-narrowing" in capsys.readouterr().out
+
+
+# ---- weights as bytes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("elem", [TensorProto.UINT8, TensorProto.INT4, TensorProto.FLOAT4E2M1])
+def test_weights_in_numbers_of_32_bits_become_bytes_for_rtx(elem: int) -> None:
+    """`onnx.helper.make_tensor` writes them so, and TensorRT-RTX misreads or refuses that."""
+    kind = TensorProto.DataType.Name(elem).lower()
+    given = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [
+                onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["d"]),
+                onnx.helper.make_node("MatMul", ["x", "d"], ["y"]),
+            ],
+            "g",
+            [onnx.helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+            [onnx.helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])],
+            [
+                onnx.helper.make_tensor("w", elem, [2, 2], [1, 2, 0, 3]),
+                onnx.helper.make_tensor("s", TensorProto.FLOAT, [], [0.5]),
+            ],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", 23)],
+        ir_version=11,
+    )
+    result = surgeon.rewrite(given, target="rtx")
+    assert not result.report.untaken
+    assert not any(t.int32_data for t in result.model.graph.initializer)
+    told = next(a for a in result.report.applied if a.pass_name == "raw-weights").change.nodes_after[0].text
+    assert told == f"w: {kind}[2,2] in raw_data"
+    held = {t.name: t for t in result.model.graph.initializer}
+    if "w" in held:
+        before = onnx.numpy_helper.to_array(given.graph.initializer[0])
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(held["w"]), before)
+    assert "raw-weights" not in [a.pass_name for a in surgeon.rewrite(given, target="10.9").report.applied]

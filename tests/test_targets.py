@@ -409,7 +409,7 @@ UP_TO = {
     "Conv": {1: "6.0", 2: "8.4"},
     "ConvTranspose": {1: "7.2.2", 2: "8.4"},
     "CumSum": {1: "10.7"},
-    "DequantizeLinear": {1: "11.4", 2: "rtx"},
+    "DequantizeLinear": {1: "10.7", 2: "rtx"},
     "Dropout": {2: "rtx"},
     "InstanceNormalization": {1: "9.3", 2: "9.3"},
     "NonMaxSuppression": {3: "8.4", 4: "8.4"},
@@ -869,3 +869,20 @@ def test_the_cone_behind_a_shape_ends_somewhere() -> None:
         proto = model(body % (" ".join(steps[: length - 2]), length - 1))
         value = Model(proto).graph.find("a999")
         assert bool(deep_tensor(value.producer.graph.model, value)) == seen, length
+
+
+@pytest.mark.parametrize(
+    ("op", "first"),
+    [("TRT_FP8QuantizeLinear", "10.0"), ("TRT_FP4DynamicQuantize", "10.8"), ("TRT_MXFP8DynamicQuantize", "11.0")],
+)
+def test_quantizers_of_the_domain_trt(op: str, first: str) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21, "trt" : 1]> g (float[4,32] x) => (float[4,32] y, float[4,1] z)'
+        f" {{ y, z = trt.{op} <axis = -1, block_size = 32> (x) }}"
+    )
+    (node,) = Model(proto).graph.live()
+    refused = [t.name for t in RELEASES if t.why_unsupported(node) is not None]
+    assert from_first([t.name not in refused for t in RELEASES]) == first
+    assert ON_RTX.why_unsupported(node) is None
+    told = Target.parse("8.6").why_unsupported(node)
+    assert told is not None and told.reason == f"TensorRT 8.6 has no importer for {op}"

@@ -202,3 +202,14 @@ def test_tensorrt_rtx_builds_them() -> None:
         network = builder.create_network()
         assert rtx.OnnxParser(network, logger).parse(written.SerializeToString())
         assert builder.build_serialized_network(network, builder.create_builder_config()) is not None
+
+
+def test_a_matrix_with_an_odd_last_dimension_stays_in_floats() -> None:
+    """TensorRT's parser refuses it: `INT4 is not supported for tensors with an odd last dimension`."""
+    text = TEXT.replace("<transB = 1> (r, v, b)", "(r, v, b)").replace("float[4,64] y", "float[4,63] y")
+    given = parser.parse_model(text)
+    held = {"w": RNG.normal(0, 0.1, (256, 128)), "v": RNG.normal(0, 0.1, (128, 63)), "b": RNG.normal(0, 1, 63)}
+    given.graph.initializer.extend(numpy_helper.from_array(a.astype(np.float32), n) for n, a in held.items())
+    result = few(given)
+    assert [sizes for *_, sizes, _ in dequantized(result)] == [[256, 128]]
+    assert any("its last dimension is odd" in w for w in result.report.warnings)

@@ -98,7 +98,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         check_place(path, file)
         files.append(path.parent / file)
         guard.count(files[-1], files[-1].stat().st_size)
-    for tensor in _tensors(model):
+    for tensor in all_tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)
     return model, files
@@ -175,7 +175,7 @@ def as_text(path: str | os.PathLike[str]) -> str:
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
     found: dict[str, None] = {}
-    for tensor in _tensors(model):
+    for tensor in all_tensors(model):
         if tensor.data_location == TensorProto.EXTERNAL:
             for entry in tensor.external_data:
                 if entry.key == "location":
@@ -185,7 +185,7 @@ def external_files(model: ModelProto) -> list[str]:
 
 def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
     """The model, or where it has external weights a copy that holds them, read from `folder`. Raises ModelError."""
-    return _with_data_of(_tensors, model, folder)
+    return _with_data_of(all_tensors, model, folder)
 
 
 def with_inner_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:
@@ -249,7 +249,7 @@ def resolved_weights(model: ModelProto, folder: str | Path) -> tuple[ModelProto,
     real = {name: Path(folder, name).resolve() for name in external_files(model)}
     common = Path(os.path.commonpath([path.parent for path in real.values()]))
     copy = copied(model)
-    for tensor in _tensors(copy):
+    for tensor in all_tensors(copy):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
         for entry in tensor.external_data:
@@ -265,7 +265,7 @@ def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
     """
     copy = copied(model)
     _make_dense(copy.graph)
-    for tensor in _tensors(copy):
+    for tensor in all_tensors(copy):
         if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
             tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
     return copy
@@ -285,7 +285,7 @@ def _make_dense(graph: onnx.GraphProto) -> None:
     refill(graph.sparse_initializer, kept)
 
 
-def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Every tensor that a model holds or refers to: in its graph, its functions and its training."""
     yield from model.graph.initializer
     yield from _inner_tensors(model)
@@ -417,7 +417,7 @@ def _put_apart(model: ModelProto, path: Path, base: Path | None, staged: Staged)
     copy = copied(model)
     written, digest = staged.aside(path) / _DATA, hashlib.blake2b(digest_size=DIGITS // 2)
     moved = [t for g in all_graphs(copy.graph) for t in g.initializer if len(t.raw_data) >= LEAST_APART]
-    moved += [t for t in _tensors(copy) if t.data_location == TensorProto.EXTERNAL]
+    moved += [t for t in all_tensors(copy) if t.data_location == TensorProto.EXTERNAL]
     with _told(path), written.open("wb") as file:
         for tensor in moved:
             padding = bytes(-file.tell() % ALIGNED)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # The modules with a preparation, in the order in which they run, and whether a run asks for it. Each has a function
 # `prepare(Asked) -> Prepared | None`. A run without it starts without its module.
 PREPARATIONS: Mapping[str, Callable[[Options], bool]] = {
+    "raw_weights": lambda options: options.target.rtx,
     "freezing": lambda options: bool(options.values),
     "declaring": lambda options: bool(options.declared),
     "output_types": lambda options: True,

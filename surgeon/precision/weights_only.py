@@ -40,6 +40,7 @@ MOST = 8  # samples on which the error is measured
 SHARE = 1  # sample by which weights are ordered
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 NO_BLOCK = "its rows are not a multiple of {}"
+ODD = "its last dimension is odd, and two numbers of four bits are in a byte"
 TOO_FAR = "its {} moves the outputs too far"
 
 
@@ -142,6 +143,9 @@ class Quantization:
         self.error = 0.0
         for weights in _weights_of(self.model):
             name, rows = weights.value.name, self.model.shape(weights.value)
+            if kind is INT4 and rows is not None and rows[-1] % 2:  # type: ignore[operator]
+                self.left[name] = ODD
+                continue
             block = next((b for b in blocks if rows is not None and rows[weights.axis] % b == 0), None)  # type: ignore[operator]
             if block is None:
                 self.left[name] = NO_BLOCK.format(blocks[-1])

@@ -158,9 +158,13 @@ def _why_spelled(node: Node) -> str | None:
     """
     spelled = [value.tensor for value in node.inputs if value is not None and value.tensor is not None]
     spelled += [given.t for given in node.proto.attribute if given.name == "value" and node.key == "Constant"]
-    for tensor in spelled:
-        if len(tensor.int32_data) < 2 and tensor.data_type == TensorProto.UINT8:
-            continue  # a byte alone is read right
-        if tensor.int32_data and tensor.data_type in SPELLED:
-            return f"weights of {dtype_name(tensor.data_type)} in int32_data are {SPELLED[tensor.data_type]}"
-    return None
+    found = next(filter(is_spelled, spelled), None)
+    if found is None:
+        return None
+    return f"weights of {dtype_name(found.data_type)} in int32_data are {SPELLED[found.data_type]}"
+
+
+def is_spelled(tensor: TensorProto) -> bool:
+    """Whether weights are stored as numbers of 32 bits that TensorRT-RTX does not read right."""
+    read = 1 if tensor.data_type == TensorProto.UINT8 else 0  # a byte alone is read right
+    return tensor.data_type in SPELLED and len(tensor.int32_data) > read

@@ -74,6 +74,19 @@ IMPORTED = frozenset(op for _, _, ops in IMPORTERS for op in ops.split())
 # them (NonMaxSuppression).
 RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
+# The parser ignores domains; ModelOpt writes these with the domain `trt`. Others of that domain are plugins.
+# onnx-tensorrt@eb43908 (10.0) has those of fp8 and int4, and opset 19 has fp8 itself; change log 10.8: FLOAT4E2M1;
+# NVIDIA's documentation of 11.0: MXFP8. Measured with TensorRT-RTX 1.7.1, but for those of int4.
+TRT_QUANTIZERS: dict[str, Range] = {
+    "TRT_FP8QuantizeLinear": since(10, 0, rtx=True),
+    "TRT_FP8DequantizeLinear": since(10, 0, rtx=True),
+    "TRT_INT4QuantizeLinear": since(10, 0, rtx=True),
+    "TRT_INT4DequantizeLinear": since(10, 0, rtx=True),
+    "TRT_FP4DynamicQuantize": since(10, 8, rtx=True),
+    "TRT_MXFP8DynamicQuantize": since(11, 0, rtx=True),
+    "TRT_MXFP8DequantizeLinear": since(11, 0, rtx=True),
+}
+
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any
 # other operator falls back to the GPU.
 DLA_OPERATORS = (
@@ -141,7 +154,7 @@ CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
     "Conv": {1: up_to(6, 0), 2: up_to(8, 4)},
     "ConvTranspose": {1: up_to(7, 2, 2), 2: up_to(8, 4)},
     "CumSum": {1: up_to(10, 7)},
-    "DequantizeLinear": {1: EVERY_RELEASE, 2: EVERYWHERE},
+    "DequantizeLinear": {1: up_to(10, 7), 2: EVERYWHERE},  # from 10.8 on scales of FP4 are dequantized themselves
     "Dropout": {2: EVERYWHERE},
     "InstanceNormalization": {1: up_to(9, 3), 2: up_to(9, 3)},
     "NonMaxSuppression": {3: up_to(8, 4), 4: up_to(8, 4)},

@@ -304,6 +304,9 @@ class Target:
             if not op.startswith("Surgeon"):
                 return f"{op} is surgeon's own canonical node, which no parser reads"
             return None if self.plugins else plugins.NO_PLUGINS
+        if domain == "trt" and op in tables.TRT_QUANTIZERS:
+            has = self._in(tables.TRT_QUANTIZERS[op])
+            return None if has else f"TensorRT {dotted(self.version)} has no importer for {op}"
         if self.rtx and node.key in contrib.WHY_NOT:
             return contrib.WHY_NOT[node.key](node)
         if plugins.names_plugin(node):
