@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ from program import batches_here
 
 __all__ = ["batches_here"]  # a fixture
 pytest.register_assert_rewrite("blocks")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+HALF_GIB = 1 << 29
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     helpers.is_long = config.option.markexpr.startswith("long")
+    _keep_memory()
+
+
+def _keep_memory() -> None:
+    """Keep memory that is freed: each build of an engine takes the same 100 MB, and the kernel clears each page."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another library of C than glibc
+        for threshold in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(threshold, HALF_GIB)
 
 
 @pytest.fixture(scope="session")
