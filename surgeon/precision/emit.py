@@ -270,9 +270,7 @@ class Emitter:
         array = self.model.constant(value)
         assert array is not None
         name = proto.input[position] = self._fresh(f"{value.name}~bound")
-        largest = FORMATS[dtype].largest
-        bound = _tensor(np.clip(array, -largest, largest), dtype, "")
-        return helper.make_node("Constant", [], [name], name=name, value=bound)
+        return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
 
     def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
         """The epsilon that the file has lost, in place of the 0 that it became."""
@@ -412,8 +410,13 @@ def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> li
 
 
 def _tensor(array: np.ndarray, dtype: int, name: str) -> TensorProto:
+    """The numbers in a type; a finite one beyond it is its largest one."""
+    kind, largest = helper.tensor_dtype_to_np_dtype(dtype), FORMATS[dtype].largest
     with np.errstate(over="ignore"):
-        return numpy_helper.from_array(array.astype(helper.tensor_dtype_to_np_dtype(dtype)), name)
+        made = array.astype(kind)
+        if not np.isfinite(made).all():
+            made = np.where(np.isfinite(array), array.clip(-largest, largest), array).astype(kind)
+    return numpy_helper.from_array(made, name)
 
 
 def _annotate(made: NodeProto | TensorProto, source: NodeProto | TensorProto) -> None:

@@ -64,7 +64,8 @@ def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = Fa
     for part in _parts(array):
         finite = part[np.isfinite(part)]
         largest = max(largest, float(np.abs(finite).max(initial=0.0)))
-        gap = max(gap, float(np.abs(low.rounded(finite) - finite).max(initial=0.0)))
+        near = low.rounded(finite.clip(-low.largest, low.largest))
+        gap = max(gap, float(np.abs(near - finite).max(initial=0.0)))
     if gap > COARSE * low.rounding * largest:
         return "becomes 0 or loses its digits"
     return ""
@@ -76,8 +77,11 @@ def flushed(array: np.ndarray, low: Format = FP16) -> np.ndarray:
 
 
 def is_beyond(array: np.ndarray, low: Format = FP16) -> bool:
-    """Whether a finite number of an array is too large for a type."""
-    if array.dtype.kind != "f":
+    """Whether a finite number of an array is too large for a type.
+
+    None is for bf16, whose largest one is stored for what is larger, such as the -3.4e38 of a mask.
+    """
+    if array.dtype.kind != "f" or low is BF16:
         return False
     ends = [float(np.abs(part[np.isfinite(part)]).max(initial=0.0)) for part in _parts(array)]
     return bool(max(ends) > low.largest)

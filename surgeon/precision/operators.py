@@ -27,6 +27,7 @@ from surgeon.ir.operators import (
     PRODUCTS,
     REDUCES,
     RISING,
+    SLIDES,
     words,
 )
 from surgeon.targets.tables import SHAPE_INPUTS
@@ -100,6 +101,7 @@ def degree(op: str, inputs: Sequence[float | None], exponent: float | None = Non
     return max(varying)
 
 
+AVERAGES = (REDUCES | SLIDES | {"GlobalAveragePool"}) - PICKS
 RANKS = {"TopK": 0, "ArgMax": 0, "ArgMin": 0, "NonMaxSuppression": 1}  # the input that is ranked
 # What turns logits into scores: rounding makes close values equal, near 0 and 1 most of all.
 SCORES = words("Sigmoid Softmax LogSoftmax HardSigmoid Tanh")
@@ -140,6 +142,44 @@ def sizing(model: Model) -> set[Node]:
             found.add(maker)
             todo += maker.inputs
     return found
+
+
+def variances(model: Model) -> set[Node]:
+    """The nodes that compute a variance as E[x^2] - E[x]^2.
+
+    Where the mean is larger than the deviation, half precision leaves none of the digits of the difference.
+    """
+    found: set[Node] = set()
+    for node in (n for scope in model.scopes for n in scope.live() if n.key == "Sub"):
+        squares, square = _before(model, node.inputs[0]), _before(model, node.inputs[1])
+        if not squares or not square or squares[-1].op not in AVERAGES or not _is_square(model, square[-1]):
+            continue
+        squared, mean = _before(model, squares[-1].inputs[0]), _before(model, square[-1].inputs[0])
+        is_mean = bool(mean) and mean[-1].op in AVERAGES
+        if is_mean and (squares[-1].op == "ReduceSumSquare" or (squared and _is_square(model, squared[-1]))):
+            found.update([node, *squares, *square, *mean])
+            found.update(squared if squares[-1].op != "ReduceSumSquare" else ())
+    return found
+
+
+def _before(model: Model, value: Value | None) -> list[Node]:
+    """The nodes that move or scale numbers before a tensor, the last one first, and the one before them."""
+    found: list[Node] = []
+    while value is not None and value.producer is not None:
+        node = value.producer
+        found.append(node)
+        varying = [v for v in node.inputs if v is not None and not model.is_constant(v)]
+        if node.op not in MOVES | {"Cast", "Mul", "Div"} or len(varying) != 1:
+            break
+        value = varying[0]
+    return found
+
+
+def _is_square(model: Model, node: Node) -> bool:
+    if node.key == "Mul":
+        return node.inputs[0] is node.inputs[1]
+    exponent = model.constant(node.inputs[1]) if node.key == "Pow" and node.inputs[1] is not None else None
+    return exponent is not None and exponent.size == 1 and float(exponent.reshape(())) == 2.0
 
 
 def chosen_outputs(model: Model) -> set[str]:

@@ -34,6 +34,7 @@ from surgeon.precision.operators import (
     fits,
     ranked,
     sizing,
+    variances,
 )
 from surgeon.precision.plan import COMPUTED, GENERATORS, Plan, returns, takes
 from surgeon.precision.ranges import Ranges
@@ -77,6 +78,7 @@ class Planner:
     ) -> None:
         planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
         planner.ranked, planner.sizing = ranked(model), sizing(model)
+        planner.variances = variances(model)
         planner.classify(model.graph)
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
@@ -112,6 +114,7 @@ class _Planner:
     free     those of them that are neither heavy nor bound to a type
     ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
     sizing   nodes of whose numbers the size of a tensor is computed
+    variances  nodes that compute E[x^2] - E[x]^2
     flushed  weights of which numbers become 0: the name, how many do, how many there are, the largest that does
     """
 
@@ -128,6 +131,7 @@ class _Planner:
     free: list[Node] = field(default_factory=list)
     ranked: Collection[Node] = ()
     sizing: Collection[Node] = ()
+    variances: Collection[Node] = ()
     flushed: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     @property
@@ -273,6 +277,7 @@ class _Planner:
             or self._by_epsilon(facts.node)
             or self._by_rank(facts.node)
             or self._by_size(facts.node)
+            or ("a variance as a difference of two means" if facts.node in self.variances else "")
             or self._by_rule(facts)
             or self._by_author(facts)
             or self._by_target(facts.node)

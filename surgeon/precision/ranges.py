@@ -31,8 +31,7 @@ class Ranges:
     feeds: int = 0
 
     def largest(self, name: str) -> float | None:
-        """The largest |number| of a tensor; None where it was not measured, inside a body for example; inf where a
-        number was not finite."""
+        """The largest finite |number| of a tensor; None where it was not measured, inside a body for example."""
         return self._largest.get(name)
 
     def smallest(self, name: str) -> float | None:
@@ -44,11 +43,15 @@ class Ranges:
         return self._elements.get(name, 0)
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Note the range of a tensor on one feed."""
+        """Note the range of a tensor on one feed. What is not finite stays so in any type: a mask of -inf, and NaN in
+        the row that it hides."""
         size = np.abs(array)
         self._elements[name] = max(self._elements.get(name, 0), array.size)
         largest = float(size.max(initial=0))
-        self._largest[name] = max(self._largest.get(name, 0.0), np.inf if np.isnan(largest) else largest)
+        if not np.isfinite(largest):
+            size = size[np.isfinite(size)]
+            largest = float(size.max(initial=0))
+        self._largest[name] = max(self._largest.get(name, 0.0), largest)
         smallest = float(size.min(initial=np.inf, where=size > 0))
         if smallest < np.inf:
             self._smallest[name] = min(self._smallest.get(name, np.inf), smallest)
