@@ -86,6 +86,7 @@ LOWEST_AIM = 0.2
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
 FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly
+UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
@@ -270,6 +271,7 @@ class _Conversion:
     """A model, and the conversions of it that are tried.
 
     planners  what is tried: by the ranges of a run, and by what operators do to numbers
+    gains     whether the first leaves a product in half precision
     """
 
     def __init__(
@@ -291,6 +293,7 @@ class _Conversion:
         self.low, self.wide, self.keep, self.repair, self.io = low, wide, keep, repair, io
         self.target = target
         self.planners: list[Planner] = []
+        self.gains = False
         self.doubting = False  # whether doubts about other inputs count
         self._measured: dict[tuple[Comparison, frozenset[Node], int | None], list[OutputError]] = {}
         self.start, self.apart = frozenset(start), apart
@@ -304,6 +307,7 @@ class _Conversion:
         if refused:
             first = self._planner(ranges, ways[0], refused)
         self.planners = [first, *(self._planner(ranges, lean, refused) for lean in ways[1:])]
+        self.gains = _gain(first.settled())[0] > 0
 
     def _planner(self, ranges: Ranges | None, lean: bool, refused: Mapping[str, str]) -> Planner:
         return Planner(
@@ -342,8 +346,8 @@ class _Conversion:
                 return best
             if self.doubting:
                 result.errors = []
-        if not result.errors:
-            result.errors = self.errors(compare[1], best)
+        if not result.errors:  # no search found anything: the inputs by which it chose say so, whatever the others do
+            result.errors = max((self.errors(part, best) for part in compare), key=self._score)
         result.warnings.append(self._why_refused(best, result))
         return best
 
@@ -358,7 +362,7 @@ class _Conversion:
             aim = aims.pop()
             tried.add(aim)
             found = self._search(compare[0], aim * result.tolerance, ranges, budget, result, progress)
-            if self._is_useless(found):
+            if self._is_useless(self.planners[0].settled(found)):
                 aims = [larger for larger in AIMS if larger > aim][:1]
                 continue
             errors = self.errors(compare[1], found)
@@ -382,10 +386,9 @@ class _Conversion:
         score = self._score(self.errors(comparison, {}, most=MOST_KEPT))
         return AIMS[0] if score > AIMS[1] * result.tolerance else AIMS[1]
 
-    def _is_useless(self, islands: Mapping[Node, str]) -> bool:
-        """Whether the search left no product in half precision, where there was one."""
-        planner = self.planners[0]
-        return _gain(planner.settled({}))[0] > 0 and not _gain(planner.settled(islands))[0]
+    def _is_useless(self, plan: Plan) -> bool:
+        """Whether a plan leaves no product in half precision, where there was one."""
+        return self.gains and not _gain(plan)[0]
 
     def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult) -> str:
         """Which nodes would have to stay fp32, how far the outputs are without that, and what to try."""
@@ -427,7 +430,8 @@ class _Conversion:
             return self._score(self.errors(comparison, reasons(nodes), most=most))
 
         def cost(nodes: frozenset[Node]) -> float:
-            return cost_of(lean.settled(reasons(nodes)), ranges)
+            plan = lean.settled(reasons(nodes))
+            return cost_of(plan, ranges) + (UNWANTED if self._is_useless(plan) else 0.0)
 
         price = 1 / max(1, len(comparison.samples))
         search: Search[Node] = Search(
@@ -436,7 +440,9 @@ class _Conversion:
             roughly=self._known(comparison, 1), progress=progress,
         )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)
-        starts = [*([begun] if begun else []), *sorted({frozenset(), frozenset(ruled)}, key=cost)]
+        beyond = frozenset(n for p in self.planners for n in p.plan.other if n in items)  # fp32 in place of bf16
+        ways = {frozenset(), frozenset(ruled), beyond | frozenset(ruled)}
+        starts = [*([begun] if begun else []), *sorted(ways, key=cost)]
         found = search.cheapest(items, starts)
         result.measured += search.measured
         self.stopped = search.stopped
