@@ -94,6 +94,34 @@ def test_fix_for_another_machine(tmp_path: Path, capsys: Captured) -> None:
     assert out.read_bytes() == surgeon.rewrite(source, target="8.4").model.SerializeToString(deterministic=True)
 
 
+QUANTIZED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[2,16] x) => (float[2,16] y) <float s = {0.1}, int8 z = {0}> {
+    q = QuantizeLinear (x, s, z)
+    y = DequantizeLinear (q, s, z)
+}"""
+HALF = """<ir_version: 8, opset_import: ["" : 17]>
+g (float16[2,16] x) => (float16[2,16] y) { y = Abs (x) }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "option"),
+    [
+        (QUANTIZED, "8.6", " --int8"),
+        (QUANTIZED, "10.9", " --int8"),
+        (QUANTIZED, "11", ""),
+        (HALF, "8.6", ""),
+        (HALF, "10.9", " --stronglyTyped"),
+        (HALF, "11", ""),
+    ],
+)
+def test_fix_prints_the_option_with_which_the_types_of_the_file_count(
+    text: str, target: str, option: str, tmp_path: Path, capsys: Captured
+) -> None:
+    assert run("fix", write(tmp_path, text), "--for", target) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"  trtexec --onnx=in.trt.onnx --saveEngine=in.trt.engine{option}"
+
+
 @RTX
 def test_fix_shows_what_it_made_of_inputs_and_outputs(tmp_path: Path, capsys: Captured) -> None:
     names = [f"x{k}" for k in range(14)]

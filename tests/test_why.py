@@ -39,6 +39,11 @@ WITHOUT_THREAD = [  # what programs print that no thread here quotes
     ("Unknown option: --fp16", "removed-precision-flag"),
     ("[E] Unknown option: --calib calibration.cache", "removed-calibrator"),
     ("[E] Unknown option: --workspace 4096", "removed-option"),
+    (
+        "Error Code 4: Internal Error (Int8 precision has been set for a layer or layer output, but int8 is not "
+        "configured in the builder)",
+        "types-not-allowed",
+    ),
     ("ModuleNotFoundError: No module named 'tensorrt'", "tensorrt-not-installed"),
     ('Message type "onnx2trt_onnx.ModelProto" has no field named "html".', "web-page"),
     (

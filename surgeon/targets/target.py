@@ -129,6 +129,11 @@ class Target:
         return self._in(tables.STRONGLY_TYPED)
 
     @property
+    def typed_on_request(self) -> bool:
+        """Whether an option of trtexec makes it strongly typed."""
+        return self._in(tables.TYPED_ON_REQUEST)
+
+    @property
     def carries_functions(self) -> bool:
         """Whether a model may have the functions of its plugin nodes: some parsers import these instead."""
         return not self._in(tables.FUNCTION_PREFERRERS)

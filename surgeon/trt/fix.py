@@ -23,8 +23,10 @@ from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.precision.formats import computes_in_half
 from surgeon.precision.rewriting import rewritten
+from surgeon.precision.standard import is_quantized
 from surgeon.proof.loading import load_both
 from surgeon.report import Report, target_name
+from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.kernels import LARGE, Told, told
@@ -197,7 +199,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         if ready and size_of(files) < LARGE:
             profile, built = built_for(place, profile)
     ready = ready and (built is None or not built.why)
-    where, command = next_command(place, profile, options.target) if ready else ("", "")
+    where, command = next_command(place, profile, options.target, result.model) if ready else ("", "")
     return Fixed(
         path=place,
         result=result,
@@ -261,7 +263,7 @@ def _types(model: ModelProto, target: Target) -> str:
     )
 
 
-def next_command(out: Path, profile: Profile, target: Target) -> tuple[str, str]:
+def next_command(out: Path, profile: Profile, target: Target, model: ModelProto) -> tuple[str, str]:
     """Where to type the next command, and the command: surgeon build if the target builds here, else trtexec."""
     engine = out.with_suffix(".engine")
     if not why_not(target):
@@ -272,7 +274,17 @@ def next_command(out: Path, profile: Profile, target: Target) -> tuple[str, str]
     words = ["tensorrt_rtx" if target.rtx else "trtexec", f"--onnx={out.name}", f"--saveEngine={engine.name}"]
     if target.dla:  # its sizes are static: a profile has one for all three
         profile = {name: (opt, opt, opt) for name, (_, opt, _) in profile.items()}
-    words += trtexec_shapes(profile)
+    words += trtexec_shapes(profile) + _typing(model, target)
     if target.dla:
         words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
     return f", on a machine with {target_name(str(target))}", shlex.join(words)
+
+
+def _typing(model: ModelProto, target: Target) -> list[str]:
+    """The options of trtexec without which TensorRT up to 10 does not compute in the types of the file."""
+    if target.strongly_typed:
+        return []
+    is_small = computes_in_half(model) or not PACKED.isdisjoint(types_held(model))
+    if is_small and target.typed_on_request and not target.dla:  # a DLA computes in the types of flags
+        return ["--stronglyTyped"]
+    return ["--int8"] if is_quantized(model) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surgeon.trt.causes.cause import CHECK, DLA, QUANTIZE, REWRITE, SMALL, Cause, Weight
+from surgeon.trt.causes.cause import BUILD, CHECK, DLA, QUANTIZE, REWRITE, SMALL, Cause, Weight
 
 ROWS: tuple[Cause, ...] = (
     Cause(
@@ -205,6 +205,15 @@ ROWS: tuple[Cause, ...] = (
         "Nothing is wrong for tensors of sizes and masks. For a Conv: quantize its input and output.",
         QUANTIZE,
         Weight.HINT,
+    ),
+    Cause(
+        "types-not-allowed",
+        (r"precision has been set for a layer or layer output, but \w+ is not configured in the builder",),
+        "The model has tensors of int8 or fp16, and the build does not allow that type. TensorRT up to 10 needs an "
+        "option for it.",
+        "Build with --int8 a model with QuantizeLinear, with --fp16 one in fp16. From TensorRT 10 on --stronglyTyped "
+        "allows all types of the file.",
+        f"{BUILD} --int8",
     ),
     Cause(
         "asymmetric-quantization",
