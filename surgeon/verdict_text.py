@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from surgeon.report import GRADES, Report, counted, target_name
+from surgeon.report import MEASURED, TESTED, UNPROVED, Report, counted, target_name
 
 QUOTED = re.compile("'([^']+)'")
 NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
-MEASURED = re.compile(r"\d+(\.\d+)?(e[-+]\d+)?")
+NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]\d+)?")
+GRADED = {TESTED: "proved", MEASURED: "measured", UNPROVED: "not proved"}
 MOST_OTHERS = 3  # nodes that are named after the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
 
@@ -37,9 +39,9 @@ def answer(report: Report, saved: int | None = None, conversion: Conversion | No
     said = [failure] if failure else []
     said.append(_taken(report))
     if report.applied:
-        proved, measured, unproved = (sum(a.grade == grade for a in report.applied) for grade in GRADES)
-        rest = [f"{n} {word}" for n, word in ((measured, "measured"), (unproved, "not proved")) if n]
-        said.append(", ".join([f"{counted(proved, 'rewrite')} proved", *rest]))
+        grades = Counter(a.grade for a in report.applied)
+        (grade, first), *rest = [(words, grades[grade]) for grade, words in GRADED.items() if grades[grade]]
+        said.append(", ".join([f"{counted(first, 'rewrite')} {grade}", *(f"{n} {words}" for words, n in rest)]))
     if report.undone:
         said.append(f"{len(report.undone)} undone")
     if saved is not None and abs(saved) >= SHOWN_SIZE:
@@ -80,7 +82,7 @@ def nameless(reason: str) -> str:
 
 def numberless(reason: str) -> str:
     """A reason without its names and its measured numbers."""
-    return MEASURED.sub("...", nameless(reason))
+    return NUMBER.sub("...", nameless(reason))
 
 
 def shared_reason(reasons: Sequence[str]) -> str:

@@ -202,6 +202,23 @@ def test_fix_for_a_strongly_typed_target_says_that_fp32_stays(
     assert [line for line in printed if "types of the file" in line] == ([said] if said else [])
 
 
+QUANTIZED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,2] x) => (float[N,2] y) <float s = {0.05}, uint8 z = {100}, float[2,2] w = {0.5, -1, 0.25, 2}> {
+    q = QuantizeLinear (x, s, z)
+    d = DequantizeLinear (q, s, z)
+    y = MatMul (d, w)
+}"""
+
+
+@pytest.mark.parametrize(("words", "said"), [((), True), (("--symmetric-int8", "--repair-qdq"), False)])
+def test_fix_says_that_quantizers_gain_nothing(
+    words: tuple[str, ...], said: bool, tmp_path: Path, capsys: Captured
+) -> None:
+    run("fix", write(tmp_path, QUANTIZED), "--for", "10.9", *words)
+    hint = "nodes with quantizers gain nothing from int8 as the file has them: --symmetric-int8 --repair-qdq places"
+    assert (hint in capsys.readouterr().out) == said
+
+
 def test_fix_writes_reports_that_can_be_verified(tmp_path: Path, capsys: Captured) -> None:
     source, report, page = write(tmp_path, NORM), tmp_path / "r.json", tmp_path / "r.html"
     assert run("fix", source, "--for", "8.4", "--report", report, "--report", page) == 0

@@ -14,9 +14,11 @@ from onnx import ModelProto, TensorProto
 
 from surgeon.errors import SurgeonError, UsageError
 from surgeon.ir.files import check_writable, size_of
+from surgeon.ir.model import Model
 from surgeon.ir.protos import types_held
 from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.check import Untaken
+from surgeon.pipeline.misplaced import REPAIR, misplaced
 from surgeon.pipeline.option import P, by_keyword
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.session import Result
@@ -25,7 +27,7 @@ from surgeon.precision.formats import computes_in_half
 from surgeon.precision.rewriting import rewritten
 from surgeon.precision.standard import is_quantized
 from surgeon.proof.loading import load_both
-from surgeon.report import Report, target_name
+from surgeon.report import Report, counted, target_name
 from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
@@ -88,6 +90,7 @@ class Fixed:
     ran      the whole model on inputs that occur; None where nothing was written
     built    whether TensorRT-RTX builds it; None where that is not the target or not installed
     types    that a strongly typed target computes the model in fp32, and the options that change that; else empty
+    quantizers   how many quantizers of the original gain nothing as they are, and the options that place them anew
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
     kernels  what TensorRT-RTX runs of it, in one line; empty for other targets, and where no TensorRT-RTX is here
@@ -104,6 +107,7 @@ class Fixed:
     ran: Ran | None
     built: TrialBuild | None
     types: str
+    quantizers: str
     where: str
     command: str
     kernels: str = ""
@@ -147,7 +151,7 @@ class Fixed:
     def __repr__(self) -> str:
         lines = [f"Fixed: {self.verdict}", f"  {self._place}", f"  {self.parsed}"]
         lines += [f"    {node}" for node in self.parsed.refused]
-        tried = (self.loaded, self.ran, self.built, self.kernels, self.types)
+        tried = (self.loaded, self.ran, self.built, self.kernels, self.types, self.quantizers)
         lines += [f"  {text}" for text in tried if text is not None and str(text)]
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
@@ -211,6 +215,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         ran=tried,
         built=built,
         types="" if options.way else _types(result.model, options.target),
+        quantizers="" if options.symmetric_int8 else _quantizers(source, options.target),
         where=where,
         command=command,
         kernels=runs.text,
@@ -260,6 +265,17 @@ def _types(model: ModelProto, target: Target) -> str:
     return (
         f"{target_name(str(target))} computes in the types of the file, and this one has fp32: "
         "--fp16, --bf16 or --half converts it"
+    )
+
+
+def _quantizers(source: Source, target: Target) -> str:
+    """What is wrong with the quantizers of the original; empty without any, and where all of them gain something."""
+    found = sum(bool(m.fixed_by) for m in misplaced(Model(source.proto(), source.base), target))
+    if not found:
+        return ""
+    return (
+        f"{counted(found, 'node')} with quantizers {'gains' if found == 1 else 'gain'} nothing from int8 as the file "
+        f"has them: {REPAIR} places them anew, and surgeon check names them"
     )
 
 

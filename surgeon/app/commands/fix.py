@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
         screen.line(str(fixed.built), "bad" if fixed.built.why else "good")
     if fixed.kernels:
         screen.line(fixed.kernels)
-    if fixed.types:
-        screen.line(fixed.types, "warn")
+    for hint in filter(None, (fixed.types, fixed.quantizers)):
+        screen.line(hint, "warn")
     screen.line(fixed.verdict, "good" if status == DONE else "bad")
     if fixed.command:
         screen.line(f"next{fixed.where}:")
@@ -77,6 +77,7 @@ def _json(fixed: Fixed) -> dict[str, Any]:
         "not_loaded": fixed.loaded.why,
         "kernels": fixed.kernels,
         "types": fixed.types,
+        "quantizers": fixed.quantizers,
         "command": fixed.command,
     }
 
