@@ -46,7 +46,7 @@ READER = """
       return y.weight - x.weight || x.at - y.at || x.row - y.row;
     });
     list.innerHTML = "";
-    if (box.value.trim() && !names.length) list.innerHTML = "<li>No line of it is known.</li>";
+    if (box.value.trim() && !names.length) list.innerHTML = "<li>No line of it is a known error.</li>";
     names.forEach(function (name) {
       var link = document.createElement("a"), item = document.createElement("li");
       link.href = "#" + name;
@@ -150,7 +150,7 @@ def plain(pattern: str) -> str:
 def section(name: str, causes: list[Cause], printed: list[Printed]) -> Iterator[str]:
     yield from (f"## {name}", "")
     for cause in causes:
-        seldom = {Weight.HINT: "A warning. ", Weight.GENERAL: "Where nothing else speaks: "}.get(cause.weight, "")
+        seldom = {Weight.HINT: "A warning. ", Weight.GENERAL: "If no other line has a cause: "}.get(cause.weight, "")
         yield from (f"{seldom}{escape(cause.means, quote=False)}", "", escape(cause.helps, quote=False), "")
         if cause.command:
             yield from ("```sh", typed(cause), "```", "")

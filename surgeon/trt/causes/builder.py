@@ -46,7 +46,7 @@ ROWS: tuple[Cause, ...] = (
         ),
         "A kernel read or wrote outside its buffers. In your own program a buffer is smaller than the sizes that were "
         "set, or was freed. A plugin may write too far. Else it is a bug of the release.",
-        "Run the engine with trtexec. If that works, see to the buffers; if it fails, build without plugins or with "
+        "Run the engine with trtexec. If that works, check the buffers; if it fails, build without plugins or with "
         "another release.",
         "compute-sanitizer trtexec --loadEngine=OUT.engine",
         Weight.GENERAL,
@@ -54,7 +54,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "timing-cache",
         ("timing cache will not be used",),
-        "The timing cache was written by another TensorRT or for another GPU, or is not one.",
+        "The timing cache was written by another TensorRT or for another GPU, or the file is not a timing cache.",
         "Delete the file and build again; keep one file for each release and GPU.",
         "trtexec --onnx={model} --timingCacheFile=NEW.cache --saveEngine=OUT.engine",
     ),
@@ -78,7 +78,8 @@ ROWS: tuple[Cause, ...] = (
         "not-handled",
         (r"\w+ not handled: \w+", r"MyelinCheckException", r"Error Code 1: Myelin \("),
         "The compiler Myelin does not handle an operation that it had merged with others: a bug of this release.",
-        "Update TensorRT or TensorRT-RTX (ONNX Runtime's provider has its own copy), or write the nodes otherwise.",
+        "Update TensorRT or TensorRT-RTX (ONNX Runtime's provider has its own copy), or write the nodes in another "
+        "way.",
         REWRITE,
         Weight.OPEN,
     ),
@@ -123,10 +124,10 @@ ROWS: tuple[Cause, ...] = (
             r"has no (?:supported )?runners?\b",
             "no implementation for node",
         ),
-        "The builder found no kernel for a group of layers; with ForeignNode the compiler Myelin gave up on what it "
-        "had merged.",
-        "Find the window that is to blame and write it otherwise, or try another release. Lower "
-        "--builderOptimizationLevel or other --tacticSources choose other kernels.",
+        "The builder found no kernel for a group of layers; a ForeignNode is a group that the compiler Myelin merged, "
+        "and that it cannot build.",
+        "Find the nodes that cause it and write them in another way, or try another release. A lower "
+        "--builderOptimizationLevel or other --tacticSources select other kernels.",
         "trtexec --onnx={model} --builderOptimizationLevel=1",
     ),
     Cause(
@@ -145,9 +146,9 @@ ROWS: tuple[Cause, ...] = (
             "DLA cores do not",
             "DLA Layer .* does not support",
         ),
-        "DLA does not have a layer, or not with these parameters, so it runs on the GPU, or the build fails where "
-        "that is not allowed.",
-        "Allow the GPU for the rest, or see which nodes DLA does not support and which passes fix them.",
+        "DLA does not support a layer with these parameters. The layer runs on the GPU; if that is not allowed, the "
+        "build fails.",
+        "Allow the GPU for this layer, or print which nodes DLA does not support and which passes fix them.",
         f"{CHECK}+dla",
     ),
     # ---- DLA ---------------------------------------------------------------------------------------------------------
@@ -218,8 +219,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "asymmetric-quantization",
         ("shiftIsAllZeros", "Non-zero zero point is not supported", "only supports symmetric quantization"),
-        "A QuantizeLinear or DequantizeLinear has a zero point other than 0. TensorRT supports symmetric "
-        "quantization alone.",
+        "A QuantizeLinear or DequantizeLinear has a zero point other than 0. TensorRT supports only symmetric "
+        "quantization.",
         "Quantize again with symmetric ranges: in ONNX Runtime ActivationSymmetric and WeightSymmetric with QInt8 (not "
         "quantize_dynamic), in PyTorch a symmetric qscheme and qint8.",
         f"{REWRITE} --symmetric-int8",

@@ -15,15 +15,15 @@ ROWS: tuple[Cause, ...] = (
             r"Func of the error: *import(?!Model|Inputs?\b|FallbackPlugin)\w+",
         ),
         "The parser refuses a node: it has an importer for the operator, but not for this form of it. The condition "
-        "that it prints is what it asks for.",
-        "See whether surgeon knows the reason and a pass that fixes it.",
+        "that it prints is the one that the node does not meet.",
+        "surgeon check names the reason, if it is known, and the pass that fixes it.",
         CHECK,
         Weight.OPEN,
     ),
     Cause(
         "no-output",
         ("Network must have at least one output",),
-        "The network is empty: the parser failed before, and the program did not look at its errors.",
+        "The network is empty: the parser failed before, and the program did not print its errors.",
         "Print parser.get_error(i) for each error, or parse with trtexec, which prints them.",
         f"{BUILD} --verbose 2>&1 | surgeon why -",
         Weight.OPEN,
@@ -56,8 +56,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "int64-clamped",
         ("outside the range of INT32 was clamped", "generated with INT64 weights"),
-        "Up to TensorRT 9 int64 is read as int32. That is a warning: clamped are mostly the 'to the end' of a Slice, "
-        "which mean the same then.",
+        "Up to TensorRT 9 int64 is read as int32. This is a warning. Most clamped numbers are the 'to the end' of a "
+        "Slice, which still has the same meaning.",
         "surgeon check names the nodes that compute something else, if any.",
         COMPARE,
         Weight.HINT,

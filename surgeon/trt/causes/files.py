@@ -29,9 +29,9 @@ ROWS: tuple[Cause, ...] = (
             r"google\.protobuf\.message\.DecodeError|Error parsing message(?: with type '?onnx)?",
             r"Failed to parse ONNX model\. Does the model file exist",
         ),
-        "The file is not an ONNX model: PyTorch's own weights (.pt), a pointer of git-lfs, a web page, or a download "
-        "that was cut off.",
-        "surgeon check says which of these it is. Export .pt with torch.onnx.export; download a broken file again.",
+        "The file is not an ONNX model. It is PyTorch's own weights (.pt), a pointer of git-lfs, a web page, or a "
+        "download that was cut off.",
+        "surgeon check prints which of these it is. Export .pt with torch.onnx.export; download a broken file again.",
         CHECK,
     ),
     Cause(
@@ -50,8 +50,8 @@ ROWS: tuple[Cause, ...] = (
             r"model_path must not be empty.*external",
             r"tensor shape size\(\d+\) does not match the data size\(0\)",
         ),
-        "The weights are in another file (model.onnx.data, or one for each tensor), and that is not beside the model; "
-        "or the program got the bytes of the model and not its path.",
+        "The weights are in another file (model.onnx.data, or one for each tensor), and that file is not beside the "
+        "model; or the program got the bytes of the model and not its path.",
         "Copy all files into one folder, and give the parser the path: parse_from_file, not parse. surgeon writes one "
         "file for the weights.",
         REWRITE,
@@ -66,7 +66,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "ir-version",
         (r"newer ir_version .*than this parser was built against",),
-        "The model was written with a newer onnx package than this parser. Mostly that does no harm.",
+        "The model was written with a newer onnx package than this parser. In most cases that does no harm.",
         "If the parser then fails: export with an older opset, or use a newer TensorRT.",
         CHECK,
         Weight.HINT,
@@ -121,7 +121,8 @@ ROWS: tuple[Cause, ...] = (
         ),
         "A tensor has a type that the operator does not have in ONNX, or that is not the declared one. Converters to "
         "fp16 leave such types at Resize, Range and CumSum.",
-        "surgeon corrects a declared type. To convert to fp16 use surgeon on the fp32 model: it keeps these in fp32.",
+        "surgeon corrects a declared type. To convert to fp16 use surgeon --fp16 on the fp32 model: it keeps these "
+        "operators in fp32.",
         HALF,
     ),
     Cause(
@@ -151,8 +152,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "unreadable-weights",
         (r"convert_?onnx_?weights\(",),
-        "The parser cannot read an initializer: its type is unknown to this release (double, uint8), or its data lies "
-        "in another file that is not beside the model.",
+        "The parser cannot read an initializer: its type is unknown to this release (double, uint8), or its data is in "
+        "another file that is not beside the model.",
         "Keep external data beside the model and give the parser its path; cast initializers to float32 or int32.",
         CHECK,
     ),
@@ -168,7 +169,7 @@ ROWS: tuple[Cause, ...] = (
         "unknown-tensor",
         (r"tensors(?:\(\))?\.count\(input_?name\)",),
         "A node reads a name that the parser has not met. Up to TensorRT 6 it knows initializers only as inputs of the "
-        "graph, as ONNX IR version 3 wrote them; 7.0 stumbles over inputs that are left out, such as Resize's roi.",
+        "graph, as ONNX IR version 3 wrote them; 7.0 fails at inputs that are left out, such as Resize's roi.",
         "Export with keep_initializers_as_inputs=True, or use TensorRT 7.1 or later.",
         CHECK,
     ),

@@ -44,7 +44,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "plugin-fields",
         (r"scale\.count == bias\.count", r"Attribute \w+ not found in plugin node"),
-        "A plugin node lacks an attribute that the plugin takes as a field.",
+        "A plugin node lacks an attribute that the plugin needs as a field.",
         "Write the operator as ONNX has it, and let surgeon make the plugin node, or none.",
         REWRITE,
     ),
@@ -65,7 +65,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "missing-plugin",
         (r"No importer registered for op: \w+", r"No checker registered for op: \w+"),
-        "The parser has no importer for an operator, and takes it for a plugin.",
+        "The parser has no importer for an operator, and looks for a plugin of that name.",
         "Where the plugin is then found, nothing is wrong. Else see whether this release has the operator.",
         CHECK,
         Weight.GENERAL,
@@ -77,9 +77,9 @@ ROWS: tuple[Cause, ...] = (
             "Could not create plugin",
             "Failed to create plugin",
         ),
-        "A plugin of that name is there, but is of an old kind that this release does not take, or does not take the "
-        "attributes of the node.",
-        "Write the operator as ONNX has it, or take the version of the plugin that this release has.",
+        "There is a plugin of that name. It is of an old kind that this release does not support, or it does not "
+        "accept the attributes of the node.",
+        "Write the operator as ONNX has it, or use the version of the plugin that this release has.",
         CHECK,
     ),
     # ---- single operators --------------------------------------------------------------------------------------------
@@ -117,8 +117,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "topk-limit",
         (r"\bK exceeds", r"TopK.*3840|3840.*TopK", r"\bK\b.*(?:maximum value allowed|not be greater than).*3840"),
-        "TopK takes 3840 elements at most; argsort and sort become a TopK of the whole length.",
-        "Ask for fewer elements, select in parts and once more over the results, or do it outside the engine.",
+        "TopK returns 3840 elements at most; argsort and sort become a TopK of the whole length.",
+        "Select fewer elements, or select in parts and then from the results, or do it outside the engine.",
         CHECK,
     ),
     Cause(
@@ -132,7 +132,7 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "range-float",
         ("For range operator with dynamic inputs",),
-        "A Range with computed bounds is taken for int32 alone up to TensorRT 8.3.",
+        "Up to TensorRT 8.3 a Range with computed bounds is supported only in int32.",
         "Count in int32 and cast afterwards (torch.arange without float bounds), or use TensorRT 8.4 or later.",
         REWRITE,
     ),
@@ -140,7 +140,7 @@ ROWS: tuple[Cause, ...] = (
         "prelu-slope",
         ("slope tensor must be unidirectional broadcastable",),
         "The slope of a PRelu has a shape that does not broadcast to its input from the right, such as [C] for NCHW.",
-        "Give it one element a channel and trailing ones, [C,1,1].",
+        "Give it one element for each channel and trailing ones, [C,1,1].",
         REWRITE,
     ),
     Cause(
@@ -157,8 +157,8 @@ ROWS: tuple[Cause, ...] = (
             "does not support dynamic axes for pad",
         ),
         "This parser does not support the mode, the value, the axes or the signs of a Pad.",
-        "Write it with operators that it takes: Slice for negative pads, Gather for reflected ones, a Pad a "
-        "pair of axes.",
+        "Write it with supported operators: Slice for negative pads, Gather for reflected ones, one Pad for each pair "
+        "of axes.",
         REWRITE,
     ),
     Cause(
@@ -212,7 +212,7 @@ ROWS: tuple[Cause, ...] = (
         ("Attribute reduction is not supported", "Scatter\\w+ with reduction is not supported"),
         "A Scatter adds or multiplies what it writes (reduction), which this parser does not do.",
         "Leave the reduction out where every position is written once, which is then the same; else use a release that "
-        "takes it.",
+        "supports it.",
         CHECK,
     ),
     Cause(
@@ -227,7 +227,7 @@ ROWS: tuple[Cause, ...] = (
             "does not support training_mode == 1 in BatchNormalization",
         ),
         "This parser does not support a normalisation of this rank, type or form.",
-        "Write it with reductions and element-wise operators, or with the dimensions that it takes.",
+        "Write it with reductions and element-wise operators, or with dimensions that it supports.",
         REWRITE,
     ),
     Cause(
@@ -254,7 +254,7 @@ ROWS: tuple[Cause, ...] = (
         "computed-input",
         (r"inputs\.at\(\d\)\.is_weights\(\)", "(?:required to be|must be|should be) (?:an )?initializer"),
         "An input of this operator is computed at run time, and the parser supports only a constant.",
-        "With static shapes it mostly is a constant: fold it.",
+        "With static shapes it is a constant in most cases: fold it.",
         REWRITE,
         Weight.GENERAL,
     ),

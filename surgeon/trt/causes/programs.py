@@ -16,7 +16,7 @@ ROWS: tuple[Cause, ...] = (
             r"layerOutputTypes|stronglyTyped)\b",
             r"does not expose the FP16 builder flag",
         ),
-        "TensorRT 11 and TensorRT-RTX have no flags of precision: they compute in the types of the file.",
+        "TensorRT 11 and TensorRT-RTX have no precision flags: they compute in the types of the file.",
         "Convert the model to fp16 first, and build it without the flag.",
         HALF,
         release="11",
@@ -36,7 +36,7 @@ ROWS: tuple[Cause, ...] = (
         "removed-option",
         (r"Unknown option: -{1,2}\w+",),
         "trtexec no longer has this option. 10 removed --workspace, --minTiming, --explicitBatch, --maxBatch, --batch, "
-        "--buildOnly, --deploy, --uff and --output; 11 removed those of precision.",
+        "--buildOnly, --deploy, --uff and --output; 11 removed the precision options.",
         "--workspace=N is --memPoolSize=workspace:N, --buildOnly is --skipInference, --minTiming is --avgTiming; "
         "--explicitBatch is left out.",
         f"{BUILD} --memPoolSize=workspace:4096 --skipInference",
@@ -44,8 +44,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "strongly-typed-flag",
         (r"condition: !(?:config\.)?getFlag\(BuilderFlag::k\w+\)",),
-        "The network is strongly typed (TensorRT-RTX and TensorRT 11 know no other), and the program sets a flag of "
-        "precision, which is then an error.",
+        "The network is strongly typed (in TensorRT-RTX and TensorRT 11 every network is), and the program sets a "
+        "precision flag, which is then an error.",
         "Leave the flag out. The types are those of the file: convert it to fp16 first.",
         HALF,
     ),
@@ -178,8 +178,8 @@ ROWS: tuple[Cause, ...] = (
             "unsupported toolchain|cudaErrorUnsupportedPtxVersion",
             r"pybind11::init\(\): factory function returned nullptr",
         ),
-        "CUDA does not start. Error 35 says that the driver is older than the CUDA that TensorRT was built for; 100 "
-        "that there is no GPU to be seen; 2 that the GPU has no memory left.",
+        "CUDA does not start. Error 35 means that the driver is older than the CUDA that TensorRT was built for; 100 "
+        "that no GPU is visible; 2 that the GPU has no memory left.",
         "Update the driver, run the container with --gpus all, or free the GPU; nvidia-smi shows driver and memory.",
         "nvidia-smi",
     ),
@@ -206,8 +206,8 @@ ROWS: tuple[Cause, ...] = (
             r"module 'tensorrt\w*' has no attribute '\w+'",
             r"'I\w+Layer' object has no attribute '\w+'",
         ),
-        "The Python program was written for another TensorRT: 10 took out what 8 had deprecated, such as build_engine, "
-        "max_workspace_size and bindings by number.",
+        "The Python program was written for another TensorRT: TensorRT 10 removed what 8 had deprecated, such as "
+        "build_engine, max_workspace_size and bindings by number.",
         "Build with build_serialized_network and set_memory_pool_limit, run with set_tensor_address; or build without "
         "Python.",
         BUILD,
@@ -216,7 +216,7 @@ ROWS: tuple[Cause, ...] = (
         "implicit-batch",
         (r"hasImplicitBatchDimension\(\)", "only supports TensorRT INetworkDefinitions with an explicit batch"),
         "The Python or C++ program makes a network with an implicit batch, which the ONNX parser of 7.0 to 9 refuses. "
-        "10 knows no other than the explicit one.",
+        "TensorRT 10 has only the explicit batch.",
         "Make it with 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH), or build without a program.",
         BUILD,
     ),

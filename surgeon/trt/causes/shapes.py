@@ -59,8 +59,8 @@ ROWS: tuple[Cause, ...] = (
             r"all concat input tensors must have the same",
             r"dimensions (?:must be equal|not compatible) for concatenation",
         ),
-        "The inputs of a Concat have different sizes. Mostly the height or width is not a multiple of the strides of "
-        "the network, or a padding was lost in the export.",
+        "The inputs of a Concat have different sizes. In most cases the height or width is not a multiple of the "
+        "strides of the network, or a padding was lost in the export.",
         "Use multiples of 32 (or of the network's stride) in the profile, with which the model runs in ONNX Runtime.",
         PROFILE,
     ),
@@ -79,22 +79,23 @@ ROWS: tuple[Cause, ...] = (
             "dimensions not compatible for if-conditional outputs",
         ),
         "The two branches of an If give different shapes. TensorRT needs one shape for both.",
-        "Mostly the condition is a question about a shape that is known (torch's squeeze(dim) does that): with static "
-        "shapes it is a constant, and the If goes. Else export without the branch.",
+        "In most cases the condition depends only on a shape (torch's squeeze(dim) does that). With static shapes it "
+        "is a constant, and one branch is left. Else export without the branch.",
         REWRITE,
     ),
     Cause(
         "if-condition",
         (r"cond\.is_weights\(\)", "If condition must be a initializer"),
         "Up to TensorRT 7.2 the condition of an If must be a constant.",
-        "With static shapes it mostly is: fold it. Else use TensorRT 8.2 or later.",
+        "With static shapes it is a constant in most cases: fold it. Else use TensorRT 8.2 or later.",
         REWRITE,
     ),
     Cause(
         "loop-shapes",
         ("inputs to IRecurrenceLayer have different dimensions", "IRecurrenceLayer .*same (?:dimensions|shape)"),
         "A loop-carried tensor changes its shape from one iteration to the next.",
-        "Carry a tensor of the largest size and the number of its valid rows, or run the loop outside the engine.",
+        "Use a loop-carried tensor of the largest size and one with the number of its valid rows, or run the loop "
+        "outside the engine.",
         CHECK,
     ),
     Cause(
@@ -106,8 +107,8 @@ ROWS: tuple[Cause, ...] = (
             r"reshape (?:wildcard|dimension of) -1 has",
             "uninferred dimensions are not an exact divisor",
         ),
-        "A Reshape is asked for a shape with another number of elements than its input has. Its target shape was "
-        "computed for other sizes than the ones at hand, mostly a batch or a length that the export made a constant.",
+        "A Reshape has a target shape with another number of elements than its input. The shape was computed for other "
+        "sizes than those of this run, mostly a batch or a length that the export made a constant.",
         "Export with dynamic axes for what varies, or build and run with the sizes of the export.",
         CHECK,
     ),
@@ -139,7 +140,7 @@ ROWS: tuple[Cause, ...] = (
         ),
         "Sizes are computed by an operator that this release does not have for them (OneHot), or through a tensor of "
         "several dimensions or of another type than integers. It computes sizes with integers in 0 or 1 dimensions.",
-        "Write the computation of the sizes with one dimension; a size that is an input is to be int32 or int64.",
+        "Write the computation of the sizes with one dimension; a size that is an input must be int32 or int64.",
         REWRITE,
     ),
     Cause(
@@ -172,8 +173,8 @@ ROWS: tuple[Cause, ...] = (
     Cause(
         "ort-shapes",
         ("has no shape specified. *Please run shape inference", "Please run shape inference on the onnx model first"),
-        "ONNX Runtime hands parts of the model to TensorRT, and the shape of a tensor between the parts is not known.",
-        "Run ONNX Runtime's symbolic shape inference, which needs no other model.",
+        "ONNX Runtime passes parts of the model to TensorRT, and the shape of a tensor between the parts is unknown.",
+        "Run ONNX Runtime's symbolic shape inference, and use the model that it writes.",
         SHAPES,
     ),
 )
