@@ -194,6 +194,28 @@ def test_an_input_that_is_no_image(text: str, why: str) -> None:
         prepare("inputs", parsed(text), inputs={"image": "uint8-nhwc"})
 
 
+SIZED = """g (float[1,8,16,16] x, float[2] size) => (float[1,8,H,W] y) <int64[2] n = {1, 8}> {
+    s = Cast <to = 7> (size)  f = Concat <axis = 0> (n, s)  y = Resize <mode = "linear"> (x, , , f) }"""
+
+
+def test_floats_that_are_sizes_become_integers() -> None:
+    refused = surgeon.check(parsed(SIZED), target="rtx").unsupported
+    assert [n.why for n in refused] == ["a size follows from the input 'size', which holds floats"]
+    made = surgeon.rewrite(parsed(SIZED), target="rtx", inputs={"size": "int64"})
+    assert not made.report.untaken
+    x = np.random.default_rng(0).standard_normal((1, 8, 16, 16)).astype(np.float32)
+    (found,) = run(made.model, x=x, size=np.asarray([20, 30]))
+    (expected,) = run(parsed(SIZED), x=x, size=np.float32([20, 30]))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_image_does_not_become_sizes() -> None:
+    with pytest.raises(
+        surgeon.UsageError, match="'image' cannot become int64: int64 or int32 is for an input of sizes"
+    ):
+        prepare("inputs", parsed(IMAGE), inputs={"image": "int64"})
+
+
 def test_the_command_takes_both(tmp_path, capsys) -> None:
     onnx.save(parsed("g (float[1,3,2,4] image) => (float[1,24] y) <int64[2] s = {1, 24}> { y = Reshape (image, s) }"), tmp_path / "in.onnx")  # fmt: skip
     words = ["rewrite", str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx"), "--target", "rtx"]

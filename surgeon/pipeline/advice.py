@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -23,6 +25,7 @@ from surgeon.targets.releases import RELEASES, dotted
 from surgeon.targets.target import Target
 from surgeon.targets.unsupported import Kind
 
+OF_FLOATS = re.compile("a size follows from the input '(.*)', which holds floats")
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
 AFTER = "its output size depends on the data: run it after the engine"
@@ -109,6 +112,10 @@ def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     narrowed = _taken_in_other_types(result, options)
     found = []
     for d in refused:
+        sizes = OF_FLOATS.search(d.why)
+        if sizes is not None:
+            found.append(f"--input {shlex.quote(f'{sizes[1]}=int64')} makes it an input of integers")
+            continue
         cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
         found.append(cure or _cure(nodes.get(d.node), options.target))
     return found

@@ -1,4 +1,7 @@
-"""Give an input of a model the form that its caller has: an image's bytes, channels last, not yet normalised."""
+"""Give an input of a model the form that its caller has: an image's bytes, channels last, not yet normalised.
+
+An input of floats that sizes are computed from can become int64: TensorRT reads sizes from inputs of integers alone.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.lattice import declared_shape
+from surgeon.ir.lattice import FLOATS, declared_shape
 from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import difference
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
+from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
 
@@ -25,16 +29,20 @@ TYPES = {
     "float16": TensorProto.FLOAT16,
     "float32": TensorProto.FLOAT,
 }
+SIZES = {"int32": TensorProto.INT32, "int64": TensorProto.INT64}
+DRAWN = (8, 65)  # sizes that the proof draws
 TO_FRONT, TO_BACK = [0, 3, 1, 2], [0, 2, 3, 1]
 FEW = (1, 3, 4)  # channels of an image
 FORM = re.compile(r"(?P<kind>[a-z]+\d+)-(?P<layout>nhwc|nchw)(?P<rest>(:[a-z]+=[^:]*)*)")
 EXAMPLE = "uint8-nhwc or uint8-nhwc:mean=123.7,116.3,103.5:scale=0.0171,0.0175,0.0174"
+OF_SIZES = "int64 or int32 is for an input of sizes, of at most one dimension"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """What a caller gives: numbers of a type in a layout. The model's own are (number - mean) * scale.
 
+    layout       empty for sizes
     mean, scale  one number, or one for each channel
     """
 
@@ -46,9 +54,13 @@ class Form:
     @classmethod
     def parse(cls, text: str) -> Form:
         """The form of `uint8-nhwc:mean=...:scale=...`. Raises UsageError."""
+        if text in SIZES:
+            return cls(text, "")
         found = FORM.fullmatch(text)
         if found is None or found["kind"] not in TYPES:
-            raise UsageError(f"an input's form is a type of {', '.join(TYPES)} and a layout: {EXAMPLE}, not '{text}'.")
+            raise UsageError(
+                f"an input's form is a type of {', '.join(TYPES)} and a layout: {EXAMPLE}, not '{text}'. {OF_SIZES}."
+            )
         numbers: dict[str, tuple[float, ...]] = {}
         for part in found["rest"].split(":")[1:]:
             name, _, given = part.partition("=")
@@ -108,6 +120,10 @@ class _Step:
         """What gives an input its form. Raises UsageError."""
         dims = declared_shape(info)
         elem = info.type.tensor_type.elem_type
+        if not form.layout and elem in FLOATS and len(dims) < 2:
+            return cls(SIZES[form.kind], elem, (), None, None)
+        if not form.layout:
+            raise UsageError(f"the input '{info.name}' cannot become {form.kind}: {OF_SIZES}, and of floats.")
         if len(dims) != 4:
             raise UsageError(f"the input '{info.name}' has {len(dims)} dimensions: --input is for images, of four.")
         if elem not in (TensorProto.FLOAT, TensorProto.FLOAT16):
@@ -159,6 +175,8 @@ class _Step:
         """What a caller may give for an input of the model's shape."""
         dtype = helper.tensor_dtype_to_np_dtype(self.kind)
         given = [shape[self.perm.index(k)] for k in range(4)] if self.perm else list(shape)
+        if self.kind in SIZES.values():
+            return rng.integers(*DRAWN, given, dtype)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             return rng.integers(limits.min, limits.max, given, dtype, endpoint=True)
@@ -177,9 +195,14 @@ def _prove(
 ) -> float:
     """The largest difference between the new model and the original on what it is given in its place."""
     worst, rng = 0.0, np.random.default_rng(0)
+    sizes = {name: step for name, step in steps.items() if step.kind in SIZES.values()}
     try:
         old, new = Runner(before), Runner(after)
-        sized = sizes_that_run(before, old.run, shapes=shapes)
+
+        def run(feeds: Feeds) -> list[np.ndarray]:  # of random floats no sizes are made
+            return old.run(feeds | {n: s.applied(s.draw(rng, feeds[n].shape)) for n, s in sizes.items()})
+
+        sized = sizes_that_run(before, run, shapes=shapes)
         feeds = next(valid_feeds(before, sized))[1]
         given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
         expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})

@@ -38,7 +38,26 @@ def deep_range(position: int) -> Example:
     )
 
 
+FLOATS_AS_SIZES = {
+    **SHAPED,
+    "OneHot": ("z = ReduceMax <keepdims = 0> (r) i = Cast <to = 7> (x) y = OneHot <axis = 0> (i, z, p)",),
+    "TopK": ("z = ReduceMax <keepdims = 1> (r) y, i = TopK (x, z)",),
+}
+RETURNED = {"OneHot": "(float[a,b,c] y)"}
+RARE = {"OneHot", "TopK"}  # 8.4 refuses these for another reason
+CONSTANTS = "<int64[2] e = {1, 1}, int64[2] a = {0, 1}, float[2] p = {0, 1}>"
+
+
+def of_floats(op: str, call: str) -> Example:
+    text = f"(float[2,3] x, float[2] q) => {RETURNED.get(op, '(float[a,b] y)')} {CONSTANTS} {{ r = Cast <to = 7> (q) {call} }}"
+    beside = {"TopK": (BAD_INPUT.format(1),)}.get(op, ())
+    first, why = "8.5" if op in RARE else "8.4", "a size follows from the input 'q', which holds floats"
+    taken = text.replace("float[2] q", "int64[2] q")
+    return Example(op, f"{first} to 11.4, rtx", why, 13, text, (taken,), beside=beside)
+
+
 EXAMPLES: dict[str, list[Example]] = {
+    "float_sizes": [of_floats(op, call) for op, calls in FLOATS_AS_SIZES.items() for call in calls],
     "shape_range": [
         Example("Shape", "6.0 to 9.3", "start and end are not read: it would return the whole shape", 15, *both(f"(float[2,3] x) => (int64[n] y) {{ y = Shape <{written} = 1> (x) }}", f"{written} = 1", "start = 0", "start = -2", "end = 2"))
         for written in ("start", "end")

@@ -10,6 +10,7 @@ from surgeon.ir.lattice import is_static
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MEASURES
 from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
+from surgeon.targets.conditions.resize import float_input
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
 from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
@@ -83,6 +84,27 @@ def one_hot_shape(node: Node) -> str | None:
             seen.update(fresh)
             todo += fresh
     return None
+
+
+SIZED = {**{op: at for op, at in SHAPE_INPUTS.items() if op != "Range"}, "OneHot": (1,), "TopK": (1,)}
+
+
+@condition(
+    " ".join(SIZED),
+    in_doubt((8, 5), LAST),
+    source="8.4 and TensorRT-RTX refuse it; of the releases between nothing is measured",
+)
+@condition(
+    " ".join(SIZED),
+    between((8, 4), (8, 4), rtx=True),
+    source="measured with TensorRT-RTX 1.7.1 on each: Network input is a shape tensor and must have type Int32 or "
+    "Int64; 8.4.1.5 says the same of Resize and Range",
+)
+def float_sizes(node: Node) -> str | None:
+    found = next(filter(None, (float_input(input_of(node, k)) for k in SIZED[node.key])), None)
+    if found is None or len(node.graph.model.shape(found) or ()) > 1:
+        return None
+    return f"a size follows from the input '{found.name}', which holds floats"
 
 
 def _may_have_zero(reshape: Node) -> bool:
