@@ -320,6 +320,7 @@ class _Conversion:
             refused=(lambda node: refused.get(_stem(node))) if refused else None,
             repair_eps=self.repair,
             io_half=self.io,
+            rtx=self.target is not None and self.target.rtx,
         )
 
     def written(self, planner: Planner, islands: Mapping[Node, str]) -> tuple[Plan, Emitter, ModelProto]:

@@ -18,6 +18,7 @@ from onnx import TensorProto
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.following import divides, readers
 from surgeon.ir.graph import BODIED, Graph, Node, Value
+from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES, words
@@ -27,6 +28,7 @@ from surgeon.precision.operators import (
     BY_RANGE,
     HEAVY,
     INSIDE_FP32,
+    KEEPS_NUMBERS,
     SENSITIVE,
     STAYS,
     UNBOUNDED,
@@ -47,6 +49,7 @@ RETYPED = GENERATORS | {"Cast", "DequantizeLinear"}  # the attribute that says w
 SCALED = words("QuantizeLinear DequantizeLinear")
 DIVIDES = words("Div QuantizeLinear")  # by their second input
 WIDE = frozenset({TensorProto.INT32, TensorProto.INT16, TensorProto.UINT16})  # as floats, such weights are no larger
+AHEAD = "TensorRT-RTX builds no recurrent node after a Cast from half precision"
 NO_FORM = "the operator has no {} form at this opset"
 
 
@@ -61,6 +64,7 @@ class Planner:
     refused     why the target does not support a node in half precision, else None
     repair_eps  the epsilon for a divisor whose own became 0 when the file was written in fp16
     io_half     the main graph's inputs and outputs become `low`
+    rtx         whether TensorRT-RTX builds the model
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Planner:
         refused: Callable[[Node], str | None] | None = None,
         repair_eps: float | None = None,
         io_half: bool = False,
+        rtx: bool = False,
     ) -> None:
         planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
         planner.ranked, planner.sizing = ranked(model), sizing(model)
@@ -83,12 +88,14 @@ class Planner:
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
         planner.report_flushed()
-        self.plan, self._free = planner.plan, planner.free
+        self.plan, self._free, self._rtx = planner.plan, planner.free, rtx
         self.nodes = [n for n in planner.nodes if n not in self.plan.fixed]
 
     def settled(self, islands: Mapping[Node, str] | None = None) -> Plan:
         """The plan in which further nodes are fp32, each for its reason, with the borders settled."""
         plan = replace(self.plan, single={**self.plan.single, **(islands or {})})
+        if self._rtx:
+            _keep_before_recurrent(plan, self.nodes)
         settle(plan, [n for n in self._free if n not in plan.single])
         return plan
 
@@ -482,6 +489,22 @@ class _Planner:
         self.plan.repaired[node, position] = repair_eps
         self.plan.single.setdefault(node, f"the epsilon {repair_eps:g}")
         self.plan.warnings.append(f"{node.label}: its epsilon was 0 in the file and is {repair_eps:g} now, in fp32")
+
+
+def _keep_before_recurrent(plan: Plan, nodes: Sequence[Node]) -> None:
+    """Keep what an LSTM, a GRU or an RNN in fp32 reads in fp32, back to the first node that computes.
+
+    TensorRT-RTX 1.7 builds none whose X is a Cast from half precision, moved or not. It does with a node between.
+    """
+    todo = [n.inputs[0] for n in nodes if n.op in RECURRENT and plan.precision(n) == SINGLE]
+    while todo:
+        value = todo.pop()
+        maker = None if value is None else plan.root(value).producer
+        if maker is None or maker in plan.fixed or plan.precision(maker) == SINGLE:
+            continue
+        plan.single[maker] = AHEAD
+        if maker.op in KEEPS_NUMBERS:
+            todo += plan.varying(maker)
 
 
 def _has_form(model: Model, node: Node, outputs: Sequence[Value], positions: Sequence[int], low: Format) -> bool:
