@@ -55,9 +55,9 @@ def _saves(plan: Plan, node: Node) -> bool:
 
 
 def _saves_in_a_row(plan: Plan, node: Node, free: Collection[Node]) -> bool:
-    """Whether a node after a part in fp32 saves a cast together with the next ones, one the only reader of the other;
-    the plan then has those in fp32."""
-    if not any(plan.type_of(v) == SINGLE and not v.is_input for v in plan.varying(node)):
+    """Whether a node that reads fp32 saves a cast together with the next ones, one the only reader of the other; the
+    plan then has those in fp32."""
+    if not any(plan.type_of(v) == SINGLE for v in plan.varying(node)):
         return False
     row: list[Node] = []
     while node in free and node not in plan.single and len(row) < MAX_ROW and _gain(plan, node) >= 0:
