@@ -29,7 +29,10 @@ DOUBTED = 10.0  # times the tolerance that a doubt may be: less leaves little in
 NEARER = 2.0  # as small as on these inputs an output may be on others, by this
 SCALES = 4.0  # where the largest numbers of samples differ by more, so do the inputs
 SHORT = 64  # numbers of an output that may nearly cancel all at once
-STEEPEST = 0.25  # the slope of a Sigmoid at 0, and of a Softmax of two equal scores
+STEEPEST = 0.25  # the slope of a Softmax of two equal scores
+# A small score of a Sigmoid is off by the error of its logit, relative to itself. Where all scores of a sample are
+# small, that is the error of the output. The largest error of many logits is two or three times that of the largest.
+FAINT_SCORE = DOUBTED / 3
 MOST_KEPT = 4  # samples whose outputs of the original stay in memory
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
@@ -47,8 +50,8 @@ class OutputError:
     cosine    of the angle between the two outputs
     why       how it differs; empty where it is equal
     excuse    why integers or chosen rows count as equal although some of them differ
-    doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half, or
-              the error of an output of few numbers where it is smallest
+    doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half or
+              a small one, or the error of an output of few numbers where it is smallest
     """
 
     output: str
@@ -93,13 +96,14 @@ class _Scored:
     axis: int | None
 
     def doubt(self, given: np.ndarray, expected: np.ndarray) -> float:
-        """How far a score near a half would move if the error of its logit were the largest of those."""
+        """How far a score near a half, or a small one of a Sigmoid, would move if the error of its logit were the
+        largest of those."""
         if given.shape != expected.shape or not expected.size or not np.isfinite(given).all():
             return math.inf
         gaps = given.astype(np.float64) - expected
         if self.axis is None:
             near = np.abs(expected) <= np.abs(expected).min() + 4
-            return STEEPEST * float(np.abs(gaps[near]).max())
+            return FAINT_SCORE * float(np.abs(gaps[near]).max())
         if expected.ndim == 0 or expected.shape[self.axis] < 2:
             return 0.0
         first = np.argpartition(expected, -2, self.axis).take([-2, -1], self.axis)

@@ -12,7 +12,7 @@ from surgeon.precision.plan import Plan
 from surgeon.precision.ranges import Ranges
 
 SECONDS = 12.0  # that a search may take at about the speed below
-FEWEST, MOST = 8, 96  # measurements
+FEWEST, MOST = 6, 96  # measurements
 KERNEL = 8192  # bytes in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 

@@ -17,7 +17,8 @@ from surgeon.ir.protos import given_inputs
 from surgeon.proof.feeds import Feeds
 
 Load = Callable[[], Feeds]  # reads a sample
-NOISE = 0.1  # of a variant of a sample, relative to the standard deviation of its numbers
+# Of a variant of a sample: noise, by the standard deviation of its numbers, and their distance to their mean.
+NOISE, CONTRAST = 0.1, 0.5
 
 
 class Samples:
@@ -54,7 +55,8 @@ class Samples:
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
     def varied(self) -> Samples:
-        """The samples, and after each three that are made of it: with noise, mirrored along the last axis, and both.
+        """The samples, and after each three that are made of it: mirrored along the last axis, with noise and half the
+        contrast, and all of that.
 
         Integers stay. One sample says little about the error on others.
         """
@@ -62,8 +64,8 @@ class Samples:
         def loads() -> Iterator[Load]:
             for load in self._loads():
                 yield load
-                for mirrored, noise in ((True, 0.0), (False, NOISE), (True, NOISE)):
-                    yield partial(_variant, load, mirrored, noise)
+                for mirrored, is_faint in ((True, False), (False, True), (True, True)):
+                    yield partial(_variant, load, mirrored, is_faint)
 
         return Samples(loads)
 
@@ -88,12 +90,15 @@ class Samples:
         return Samples(loads)
 
 
-def _variant(load: Load, mirrored: bool, noise: float) -> Feeds:
+def _variant(load: Load, mirrored: bool, is_faint: bool) -> Feeds:
     rng, found = np.random.default_rng(0), {}
     for name, array in load().items():
         if array.dtype.kind == "f" and array.ndim:
             drawn = array[..., ::-1] if mirrored else array
-            array = (drawn + noise * array.std(dtype=np.float64) * rng.standard_normal(array.shape)).astype(array.dtype)
+            if is_faint:
+                mean, noise = array.mean(dtype=np.float64), NOISE * array.std(dtype=np.float64)
+                drawn = mean + CONTRAST * (drawn - mean) + noise * rng.standard_normal(array.shape)
+            array = drawn.astype(array.dtype)
         found[name] = array
     return found
 
