@@ -26,8 +26,8 @@ def test_a_cut_before_the_first_node_of_the_gpu_leaves_one_part() -> None:
             "Transpose <perm = [0, 2, 1]> (t)", "Tanh (t)"
         )
     )
-    assert found.startswith("DLA runs 3 of 5 nodes, and 4 tensors pass between it and the GPU; cut at 'c': ")
-    assert found.endswith("and 1 in place of 4 pass")
+    assert found.startswith("DLA runs 3 of 5 nodes, and 4 tensors pass between it and the GPU; cut the model at 'c': ")
+    assert found.endswith("and 1 tensor passes in place of 4")
 
 
 def test_what_needs_no_cut_has_none() -> None:

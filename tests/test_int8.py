@@ -118,7 +118,7 @@ def test_the_pair_that_causes_the_error_is_dropped() -> None:
     next(t for t in given.graph.initializer if t.name == "v").CopyFrom(numpy_helper.from_array(v, "v"))
     result = quantized(given, calibration="max")
     assert read_by_quantizers(result) == ["x"]
-    assert any("its int8 moves the outputs too far" in w for w in result.report.warnings)
+    assert any("its int8 makes the error too large" in w for w in result.report.warnings)
 
 
 def test_the_tolerance_decides_what_stays() -> None:

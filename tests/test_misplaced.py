@@ -106,7 +106,7 @@ def test_a_good_model_has_none() -> None:
 def test_layers_that_gain_nothing() -> None:
     model = parsed(f"{S} dv = DequantizeLinear (v, ws, none) y = Conv (dx, dv)", v=np.ones((32, 8, 1, 1), np.int8))
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8]))
-    assert found(model) == {"fewer than 16 channels fill no int8 kernel": ["Conv -> y"]}
+    assert found(model) == {"fewer than 16 channels are too few for an int8 kernel": ["Conv -> y"]}
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

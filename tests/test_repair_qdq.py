@@ -241,7 +241,7 @@ def test_narrow_layers_stay_in_floating_point() -> None:
     held.CopyFrom(numpy_helper.from_array(RNG.integers(-127, 128, (32, 8, 1, 1)).astype(np.int8), "v"))
     result = repaired(model)
     assert quantized(result) == []
-    assert "1 layer in floating point: fewer than 16 channels fill no int8 kernel" in result.report.warnings
+    assert "1 layer in floating point: fewer than 16 channels are too few for an int8 kernel" in result.report.warnings
 
 
 def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None
     assert first.startswith(
         "1 of 2 layers with weights computes in int8; the largest error of an output on the data is "
     )
-    assert "1 layer in floating point: its int8 moves the outputs too far" in rest
+    assert "1 layer in floating point: its int8 makes the error too large" in rest
     before, after, ideal = (Runner(m).run(data[0])[0] for m in (model, result.model, without(model)))
     assert np.abs(after - ideal).max() < np.abs(before - ideal).max()
 
@@ -385,5 +385,5 @@ def test_quantizers_of_16_bits_are_taken_out() -> None:
         )
     result = repaired(model, data=NOISE)
     assert ops(result) == {"Conv": 1}
-    assert "1 layer in floating point: its int8 moves the outputs too far" in result.report.warnings
+    assert "1 layer in floating point: its int8 makes the error too large" in result.report.warnings
     assert not surgeon.check(result.model, target="10.9").misplaced

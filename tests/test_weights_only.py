@@ -137,7 +137,7 @@ def test_the_worst_weights_stay_floats() -> None:
     columns[:, 0] = 0
     first.CopyFrom(numpy_helper.from_array(columns, "w"))
     result = few(given, data=feeds)
-    assert "1 matrix in floats: its int4 moves the outputs too far: v" in result.report.warnings
+    assert "1 matrix in floats: its int4 makes the error too large: v" in result.report.warnings
     assert [sizes for *_, sizes, _ in dequantized(result)] == [[256, 128]]
     with pytest.raises(ModelError, match="no weights are int4 within the tolerance 1e-05 of the error"):
         few(given, data=feeds, tolerance=1e-5)

@@ -33,10 +33,11 @@ def parts_of(model: Model, on_gpu: Collection[str]) -> list[str]:
         return said
     named = ", ".join(f"'{e}'" for e in ends[:MOST_NAMED])
     more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
-    also = f", with {counted(later, 'node')} that DLA has" if later else ""
+    also = f", also {counted(later, 'node')} that DLA supports" if later else ""
     said.append(
-        f"cut at {named}{more}: then DLA runs the {counted(len(first), 'node')} before it and the GPU the rest{also}, "
-        f"and {len(ends)} in place of {len(passed)} pass"
+        f"cut the model at {named}{more}: then DLA runs the {counted(len(first), 'node')} before the cut and the GPU "
+        f"the rest{also}, and {counted(len(ends), 'tensor')} {'passes' if len(ends) == 1 else 'pass'} in place of "
+        f"{len(passed)}"
     )
     return ["; ".join(said)]
 

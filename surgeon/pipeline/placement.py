@@ -96,12 +96,12 @@ class LeftOut(NamedTuple):
 
 LEFT_OUT = (
     LeftOut(
-        "fewer than 16 channels fill no int8 kernel",
+        "fewer than 16 channels are too few for an int8 kernel",
         "NVIDIA ModelOpt leaves out the same; TensorRT pads the channels of int8 to 32",
         lambda layer, target: layer.narrowest < NARROW and not layer.fills_half,
     ),
     LeftOut(
-        "fewer than 16 channels fill no int8 kernel",
+        "fewer than 16 channels are too few for an int8 kernel",
         "TensorRT pads the channels of int8 to 32",
         lambda layer, target: layer.narrowest < NARROW,
         slow=True,

@@ -255,7 +255,7 @@ class Comparison:
         if not self.few or self.kind != "guessed" or error.why or error.excuse:
             return error
         if error.relative > GUESSED_PART * self.limit:
-            part = f"{GUESSED_PART:g} of the tolerance {self.limit:g}, as far as guessed inputs may go"
+            part = f"{GUESSED_PART:g} of the tolerance {self.limit:g}, the limit without --data"
             return replace(error, why=f"the error {error_text(error.relative)} is above {part}")
         return error
 

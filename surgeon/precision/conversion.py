@@ -72,7 +72,7 @@ from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.result import Kept, PrecisionResult
 from surgeon.precision.search import CLOSE, PARTS, Search
 from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
-from surgeon.report import Progress, error_text
+from surgeon.report import Progress, counted, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
@@ -210,7 +210,7 @@ def _samples(
     """Inputs, their kind, and whether their numbers are those that occur; `result` gets their description."""
     if feeds is not None:
         if not len(feeds):
-            raise UsageError("the calibration data holds no inputs.")
+            raise UsageError("the calibration data has no inputs.")
         if len(feeds) == 1:
             result.inputs = [
                 "the data: one sample, and three made of it, mirrored and with less contrast, of which two chose "
@@ -239,8 +239,8 @@ def _note_steps(worst: OutputError, own: Moved, result: PrecisionResult) -> None
     own  how far that moves the original's outputs, with the steps
     """
     result.inputs.append(
-        "the quantizers without their steps, since a number near the border of two steps goes to the one or the other "
-        f"by its last digit; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
+        "the quantizers without their steps, because the last digit of a number near the border of two steps decides "
+        f"which step it gets; with the steps '{worst.output}' differs by {error_text(worst.relative)} of its largest "
         f"number (99 % of its numbers by at most {error_text(worst.quantile)}), and rounding the inputs alone moves an "
         f"output of the original by {error_text(own.largest)}"
     )
@@ -419,8 +419,8 @@ class _Conversion:
             f"'{worst.output}' is off by {error_text(worst.relative)} of its largest number "
             f"(99 % of its numbers by at most {error_text(worst.quantile)}), and no conversion within the tolerance "
             f"{result.tolerance:g} was found that keeps a Conv or MatMul in half precision: the error builds up in the "
-            f"{len(nodes)} from {named}. Try a larger --tolerance, --metric with a score of your own, {other}or more "
-            f"samples with --data.{faint}"
+            f"{counted(len(nodes), 'node')} from {named}. Try a larger --tolerance, --metric with a score of your "
+            f"own, {other}or more samples with --data.{faint}"
         )
 
     def _search(

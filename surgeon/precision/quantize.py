@@ -56,7 +56,7 @@ SECONDS = 60.0  # that choosing may take at about PRODUCTS a second
 PRODUCTS = 1e10
 FEWEST, MOST = 24, 160  # measurements of a search
 DEAD = "the numbers that it reads are 0 in all samples"
-TOO_FAR = "its {} moves the outputs too far"
+TOO_FAR = "its {} makes the error too large"
 
 
 class Item(NamedTuple):
@@ -112,7 +112,7 @@ class Quantization:
         samples = data.checked(model)
         self.count = len(samples)
         if not self.count:
-            raise UsageError("the calibration data holds no inputs.")
+            raise UsageError("the calibration data has no inputs.")
         self.calibration, self.held = _split(samples, self.count)
         self.after, self.method = np.inf, ""
         self.left: dict[Node, str] = {}
@@ -334,7 +334,7 @@ class Quantization:
 
     def _too_far(self, error: float) -> str:
         return (
-            f"the error on samples that the calibration did not see is {error:.2g}, above the tolerance "
+            f"the error on samples that the calibration did not use is {error:.2g}, above the tolerance "
             f"{self.tolerance:g}. Give more samples with --data, or a larger --tolerance."
         )
 
@@ -354,8 +354,8 @@ class Quantization:
         lines = [
             f"{int8} of {counted(every, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in {name}, by "
             f"ranges of {counted(len(self.calibration), 'sample')} (method: {self.method}); on {other} the outputs "
-            f"move by {self.after:.2g} (the root of the mean square, relative to that of the outputs; the tolerance "
-            f"is {self.tolerance:g})"
+            f"move by {self.after:.2g} (the root mean square, relative to that of the outputs; the tolerance is "
+            f"{self.tolerance:g})"
         ]
         if self.count == 1:
             lines.append("one sample gave the ranges and the error: on others the error may be larger, so give more")
@@ -365,7 +365,7 @@ class Quantization:
         lines += [f"{counted(len(n), 'layer')} in floating point: {why}: {', '.join(n)}" for why, n in by_why.items()]
         if self.sums:
             lines.append(
-                f"{counted(len(self.sums), 'tensor')} that an Add reads as numbers, and a layer in {name}: "
+                f"{counted(len(self.sums), 'tensor')} in floating point for an Add, and in {name} for a layer: "
                 f"{', '.join(self.sums)}"
             )
         return lines

@@ -39,7 +39,7 @@ from surgeon.report import QUANTIZE, Applied, counted
 
 MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
-TOO_FAR = "its int8 moves the outputs too far"
+TOO_FAR = "its int8 makes the error too large"
 SHOWN = 3  # names of inputs that become weights
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 

@@ -128,8 +128,8 @@ class Standard:
         """The sentence of a report on two models where the second was converted."""
         if self.quantized:
             return (
-                "the second model is quantized: an output counts as equal where the root of the mean square of its "
-                f"errors is at most {self.limit:g} of that of its numbers"
+                "the second model is quantized: an output counts as equal if the root mean square of its errors is at "
+                f"most {self.limit:g} of that of its numbers"
             )
         return (
             "the second model computes in half precision: it runs with every tensor of 16 bits rounded, and errors up "

@@ -153,7 +153,7 @@ def tuned(result: Result, options: Options, measure: Measure) -> Result:
         if all(e.ok for e in errors):
             half.errors = errors
             return ""
-        return f"left, '{errors[0].output}' is off by {errors[0].relative:.2g} with it"
+        return f"not kept, the error of '{errors[0].output}' is {errors[0].relative:.2g}"
 
     tuner = Tuner(result, options, measure, errs)
     found = tuner.best(options.tune_seconds or SECONDS)

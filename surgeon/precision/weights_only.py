@@ -41,7 +41,7 @@ SHARE = 1  # sample by which weights are ordered
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 NO_BLOCK = "its rows are not a multiple of {}"
 ODD = "its last dimension is odd, and two numbers of four bits are in a byte"
-TOO_FAR = "its {} moves the outputs too far"
+TOO_FAR = "its {} makes the error too large"
 
 
 class Kind(NamedTuple):
@@ -258,7 +258,7 @@ class Quantization:
         if self.distances is not None:
             inputs = "drawn inputs" if self.drawn else counted(len(self.distances.samples), "sample")
             measured = (
-                f"on {inputs} the outputs move by {self.error:.2g} (the root of the mean square, relative to that of "
+                f"on {inputs} the outputs move by {self.error:.2g} (the root mean square, relative to that of "
                 f"the outputs; the tolerance is {self.tolerance:g})"
             )
         lines = [
