@@ -137,6 +137,19 @@ def test_fix_shows_what_it_made_of_inputs_and_outputs(tmp_path: Path, capsys: Ca
     assert "model  input   n    int64[] -> removed" in capsys.readouterr().out.splitlines()
 
 
+def test_fix_prints_the_values_of_size_inputs_for_other_programs(tmp_path: Path, capsys: Captured) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,8,16,16] x, int64[2] hw) => (float[1,8,H,W] y) <int64[2] n = {1, 8}> {
+        f = Concat <axis = 0> (n, hw)  y = Resize <mode = "linear"> (x, , , f) }"""
+    assert run("fix", write(tmp_path, text), "--for", "10.9") == 0
+    values = {"min": "hw:32x32", "opt": "hw:128x128", "max": "hw:512x512"}
+    options = {f"trt_profile_{size}_shapes": text for size, text in values.items()}
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "the same values for ONNX Runtime:",
+        f"  providers=[('TensorrtExecutionProvider', {options})]",
+    ]
+
+
 def test_fix_for_what_is_installed_asks_its_parser_and_the_next_command_builds(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +32,7 @@ from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
 from surgeon.trt.ask import ask, why_not
 from surgeon.trt.kernels import LARGE, Told, told
-from surgeon.trt.profiles import Profile, profile_texts, trtexec_shapes
+from surgeon.trt.profiles import Profile, names_of_dynamic, profile_texts, provider_options, trtexec_shapes
 from surgeon.trt.program import Program
 from surgeon.trt.trial import Ran, TrialBuild, built_for, ran
 from surgeon.trt.tune import measure_of
@@ -93,6 +93,8 @@ class Fixed:
     quantizers   how many quantizers of the original gain nothing as they are, and the options that place them anew
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
+    elsewhere  where an input is read as sizes: what gives ONNX Runtime the same values, and TensorRT's own program
+               where `command` is surgeon's
     kernels  what TensorRT-RTX runs of it, in one line; empty for other targets, and where no TensorRT-RTX is here
     program  the same, kernel by kernel; None where that is not known
     """
@@ -110,6 +112,7 @@ class Fixed:
     quantizers: str
     where: str
     command: str
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     kernels: str = ""
     program: Program | None = None
 
@@ -218,6 +221,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         quantizers="" if options.symmetric_int8 else _quantizers(source, options.target),
         where=where,
         command=command,
+        elsewhere=_elsewhere(place, profile, options.target, result.model) if command else {},
         kernels=runs.text,
         program=None if runs.after is None else runs.after.program,
     )
@@ -279,21 +283,34 @@ def _quantizers(source: Source, target: Target) -> str:
     )
 
 
+def _elsewhere(out: Path, profile: Profile, target: Target, model: ModelProto) -> dict[str, str]:
+    """What gives other programs the values of inputs that are read as sizes, by their names; empty without any."""
+    if target.dla or profile.keys() <= set(names_of_dynamic(model)):
+        return {}
+    provider, options = provider_options(profile, target)
+    found = {"ONNX Runtime": f"providers=[({provider!r}, {options})]"}
+    command = _trtexec(out, profile, target, model)
+    return found if why_not(target) else {command[0]: shlex.join(command), **found}
+
+
 def next_command(out: Path, profile: Profile, target: Target, model: ModelProto) -> tuple[str, str]:
     """Where to type the next command, and the command: surgeon build if the target builds here, else trtexec."""
-    engine = out.with_suffix(".engine")
     if not why_not(target):
-        words = ["surgeon", "build", str(out), str(engine)]
+        words = ["surgeon", "build", str(out), str(out.with_suffix(".engine"))]
         for name, text in profile_texts(profile).items():
             words += ["--profile", f"{name}:{text}"]
         return "", shlex.join(words)
+    return f", on a machine with {target_name(str(target))}", shlex.join(_trtexec(out, profile, target, model))
+
+
+def _trtexec(out: Path, profile: Profile, target: Target, model: ModelProto) -> list[str]:
+    """The words of the command of TensorRT's own program."""
+    engine = out.with_suffix(".engine")
     words = ["tensorrt_rtx" if target.rtx else "trtexec", f"--onnx={out.name}", f"--saveEngine={engine.name}"]
     if target.dla:  # its sizes are static: a profile has one for all three
         profile = {name: (opt, opt, opt) for name, (_, opt, _) in profile.items()}
     words += trtexec_shapes(profile) + _typing(model, target)
-    if target.dla:
-        words += ["--useDLACore=0", "--allowGPUFallback", "--fp16"]
-    return f", on a machine with {target_name(str(target))}", shlex.join(words)
+    return [*words, "--useDLACore=0", "--allowGPUFallback", "--fp16"] if target.dla else words
 
 
 def _typing(model: ModelProto, target: Target) -> list[str]:

@@ -19,6 +19,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.proof.sizes import INTEGERS, Symbols
 from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.rules.meaning import with_functions
+from surgeon.targets.target import Target
 
 Profile = Mapping[str, Sequence[Sequence[int]]]  # input name -> (min, opt, max) shapes
 
@@ -139,6 +140,16 @@ def trtexec_shapes(profile: Profile) -> list[str]:
         f"{option}={','.join(f'{name}:{shape_text(shapes[k])}' for name, shapes in profile.items())}"
         for k, option in enumerate(options)
     ]
+
+
+def provider_options(profile: Profile, target: Target) -> tuple[str, dict[str, str]]:
+    """ONNX Runtime's execution provider for a target, and the options that give it a profile."""
+    provider, prefix = ("NvTensorRTRTXExecutionProvider", "nv") if target.rtx else ("TensorrtExecutionProvider", "trt")
+    options = {
+        f"{prefix}_profile_{size}_shapes": ",".join(f"{name}:{shape_text(s[k])}" for name, s in profile.items())
+        for k, size in enumerate(("min", "opt", "max"))
+    }
+    return provider, options
 
 
 def typical_shapes(

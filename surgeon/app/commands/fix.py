@@ -62,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
     if fixed.command:
         screen.line(f"next{fixed.where}:")
         screen.command(f"  {fixed.command}")
+        for name, text in fixed.elsewhere.items():
+            screen.line(f"the same values for {name}:")
+            screen.command(f"  {text}")
     if args.format != "text":
         screen.text(formatted(args, done, status, list(_findings(args.model, fixed.parsed)), fix=_json(fixed)))
     return status
@@ -79,6 +82,7 @@ def _json(fixed: Fixed) -> dict[str, Any]:
         "types": fixed.types,
         "quantizers": fixed.quantizers,
         "command": fixed.command,
+        "elsewhere": dict(fixed.elsewhere),
     }
 
 
