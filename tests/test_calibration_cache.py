@@ -83,7 +83,7 @@ def test_every_line_is_used_or_named(tmp_path: Path) -> None:
     more = {"gone": 0.1, "half": 0.5, "(Unnamed Layer* 4) [Constant]_output": 0.003937008, "n": float("inf")}
     first, *told = rewritten(cache(tmp_path, {**SCALES, **more})).report.warnings
     assert first.startswith(
-        "2 of 2 layers with weights compute in int8; the largest error of an output on drawn inputs is "
+        "2 of 2 layers with weights compute in int8; the largest error of an output on random inputs is "
     )
     assert told == [
         "2 of 10 lines of the cache are scales of quantizers",

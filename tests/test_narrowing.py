@@ -111,7 +111,7 @@ def test_float64_becomes_fp32(text: str) -> None:
     assert TensorProto.DOUBLE not in types((*graph.input, *graph.output)) + [t.data_type for t in graph.initializer]
     assert 0 < carried(result) < 1e-6
     (told,) = result.report.warnings
-    assert told.startswith("float64 is stored in fp32; on drawn inputs the outputs differ by up to ")
+    assert told.startswith("float64 is stored in fp32; on random inputs the outputs differ by up to ")
 
 
 def test_float64_inside_becomes_fp32() -> None:
@@ -159,7 +159,7 @@ def test_integers_are_carried_in_wider_ones(text: str, before: int, after: int) 
     graph = result.model.graph
     found = types((*graph.input, *graph.output))
     assert not result.report.untaken and after in found and before not in found
-    assert carried(result) == 0 and "on drawn inputs the outputs are the same" in result.report.warnings[0]
+    assert carried(result) == 0 and "on random inputs the outputs are the same" in result.report.warnings[0]
 
 
 def test_a_wrapped_number_wraps() -> None:

@@ -68,7 +68,7 @@ def test_weights_have_a_scale_for_each_block(target: str, option: str, elem: int
         (elem, 1, 128, [64, 128], [64, 1]),
     ]
     name = {"int4": "int4", "fp8_weights": "fp8"}[option]
-    told = f"2 of 2 matrices of weights are {name}, with a scale for each 128 rows of a column; on drawn inputs the "
+    told = f"2 of 2 matrices of weights are {name}, with a scale for each 128 rows of a column; on random inputs the "
     assert any(w.startswith(told) for w in result.report.warnings)
     opset = next(o.version for o in result.model.opset_import if not o.domain)
     assert opset >= 21

@@ -57,7 +57,7 @@ def _types_inside(model: ModelProto) -> Iterator[int]:
 
 
 def prepare(asked: Asked) -> Prepared | None:
-    """The model in types that the target has, compared with the original on drawn inputs; None where it has them all.
+    """The model in types that the target has, compared with the original on random inputs; None where it has them all.
 
     Raises ModelError where the two differ by more than fp32 rounds, or cannot be run.
     """
@@ -84,8 +84,8 @@ def _said(kinds: Mapping[int, int], error: float | None) -> str:
     if error is None:
         return f"{carried}; what that changes was not measured"
     if not error:
-        return f"{carried}; on drawn inputs the outputs are the same"
-    return f"{carried}; on drawn inputs the outputs differ by up to {error:.2g} of the largest"
+        return f"{carried}; on random inputs the outputs are the same"
+    return f"{carried}; on random inputs the outputs differ by up to {error:.2g} of the largest"
 
 
 def _name(kind: int) -> str:

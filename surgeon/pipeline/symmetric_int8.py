@@ -44,7 +44,7 @@ def prepare(asked: Asked) -> Prepared:
     """The model with activations quantized around zero.
 
     The new model is run next to the original and to one
-    without those quantizers, on drawn inputs. Raises ModelError where it is farther from that than the original's own
+    without those quantizers, on random inputs. Raises ModelError where it is farther from that than the original's own
     quantization explains, or cannot be run.
     """
     source, options = asked.source, asked.options
@@ -76,7 +76,7 @@ def _said(count: int, errors: tuple[float, float] | None) -> str:
     if errors is None:
         return f"{carried}; what that changes was not measured"
     return (
-        f"{carried}: on drawn inputs quantization moves the outputs by up to {errors[1]:.2g} of the largest number, "
+        f"{carried}: on random inputs quantization moves the outputs by up to {errors[1]:.2g} of the largest number, "
         f"and that of the original by up to {errors[0]:.2g}"
     )
 

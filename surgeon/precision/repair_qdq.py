@@ -182,7 +182,7 @@ class Repair:
     def said(self) -> list[str]:
         """What became of the quantizers, and of the error."""
         int8, found = len(self.placed.int8), len(self.placed.int8) + len(self.placed.left)
-        inputs = "drawn inputs" if self.drawn else "the data"
+        inputs = "random inputs" if self.drawn else "the data"
         was = "" if self.source is None else f", and was {self.before.largest:.2g} before"
         if self.unmeasured:
             was = f", and could not be measured before, since ONNX Runtime does not run the file: {self.unmeasured}"

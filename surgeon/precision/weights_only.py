@@ -1,7 +1,7 @@
 """The weights of products in few bits, and nothing else: `--int4` and `--fp8-weights`.
 
 The weights of MatMul and Gemm have a scale for each block of rows of one column, along the axis that is summed over.
-What they multiply stays in floating point, so no ranges are needed. The error is measured on data or on drawn inputs,
+What they multiply stays in floating point, so no ranges are needed. The error is measured on data or on random inputs,
 with the numbers that the weights became: no type of few bits has to be run for that. Where it is above the tolerance,
 weights stay floats, those first that alone move the outputs most.
 """
@@ -256,7 +256,7 @@ class Quantization:
         sizes = ", ".join(str(size) for size in sorted({r.block for r in self.rounded.values()}, reverse=True))
         measured = "the error was not measured"
         if self.distances is not None:
-            inputs = "drawn inputs" if self.drawn else counted(len(self.distances.samples), "sample")
+            inputs = "random inputs" if self.drawn else counted(len(self.distances.samples), "sample")
             measured = (
                 f"on {inputs} the outputs move by {self.error:.2g} (the root mean square, relative to that of "
                 f"the outputs; the tolerance is {self.tolerance:g})"
