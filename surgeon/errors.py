@@ -11,6 +11,7 @@ The command line turns `UsageError` and `ModelError` into exit status 2 and the 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -41,6 +42,17 @@ class PassError(SurgeonError):
 
 class EngineError(SurgeonError):
     """TensorRT refused to parse, to build or to run a model."""
+
+
+def line_in(path: str, error: Exception) -> str:
+    """'line 3': the last line of a file that ran before an error; empty where none of it did."""
+    ran = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f"line {ran[-1].lineno}" if ran else ""
+
+
+def words_of(error: Exception) -> str:
+    """The message of an error; that of Python's own errors after their type."""
+    return str(error) if isinstance(error, SurgeonError) else f"{type(error).__name__}: {error}"
 
 
 def did_you_mean(wrong: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import gc
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from surgeon.rules.index import Index, operators_of
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
 from surgeon.rules.registry import passes
-from surgeon.rules.rule import Stage, no_match, rule
+from surgeon.rules.rule import Stage, no_match, rule, why_never_runs
 from surgeon.targets.conditions.ranks import vector_by_batch
 
 x, y = var("x"), var("y")
@@ -382,17 +382,54 @@ def test_a_pass_file_with_a_misspelt_operator_does_not_load(tmp_path: Path) -> N
         passes([tmp_path])
 
 
+@pytest.mark.parametrize(("change", "says"), [
+    (("body(b, x)", "body(b)"), "body has no argument 'x', which its pattern binds"),
+    (("body(b, x)", "body()"), "body has no argument for the builder"),
+    (("body(b, x)", "body(b, x, y)"), "body has the argument 'y', which its pattern does not bind"),
+    (("(op.Exp(op.Neg(x))", '(op.Exp(x | var("y"))'), "body needs a default for 'x', which its pattern does not"),
+    (("(op.Exp(op.Neg(x))", "(x"), "ends in an operator, not in a var (line 4)"),
+    (("op.Neg(x)", "op.Neg(x, x)"), "ONNX's operator Neg has at most 1 input, not 2"),
+    (("op.Neg(x)", "op.ReduceMax(x, axes=[1])"), "got [1]; write const(name), and compare it in the body"),
+    (("Stage.FUSE", '"fuse"'), "Stage.CLEAN, Stage.FUSE or Stage.LOWER, not 'fuse'"),
+    (("Stage.FUSE", 'Stage.FUSE, strategy="decompose"'), "a rule with a strategy is of the stage LOWER, not FUSE"),
+])  # fmt: skip
+def test_a_pass_file_that_breaks_the_language_does_not_load(change: tuple[str, str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "negs.py").write_text(FILE.replace(*change))
+    with pytest.raises((PassError, UsageError), match=re.escape(says)):
+        passes([tmp_path])
+
+
+def test_the_bodies_of_the_built_in_passes_have_the_names_of_their_patterns() -> None:
+    assert [why for p in passes() for r in p.rules if (why := why_never_runs(r))] == []
+
+
 def test_operators_of_patterns_are_known_to_the_oldest_onnx_that_is_promised() -> None:
     """A pass that asks for an operator that the installed onnx lacks does not load, and then no pass does."""
     setup = Path(__file__).parent.parent.joinpath("setup.cfg").read_text()
     oldest = re.findall(r"^    onnx>=(.*)$", setup, re.MULTILINE)[0]
     opset = max(row[2] for row in onnx.helper.VERSION_TABLE if row[0].startswith(f"{oldest}."))
     first: dict[str, int] = {}
+    most: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.domain:
             first[schema.name] = min(first.get(schema.name, schema.since_version), schema.since_version)
+            if schema.since_version <= opset:
+                most[schema.name] = max(most.get(schema.name, 0), schema.max_input)
     patterns = [r.pattern for p in passes() if p.name != "function-body" for r in p.rules]  # which reads onnx's schemas
     assert {name for name in operators_of(patterns) if first.get(name, 1) > opset} == set()
+    ops_in_onnx = [p for p in _all(patterns) if isinstance(p, Op) and not p.domain]
+    assert {p.type for p in ops_in_onnx if len(p.inputs) > most.get(p.type, len(p.inputs))} == set()
+
+
+def _all(patterns: Iterable[Pattern]) -> set[Pattern]:
+    """Patterns, and those that they are made of."""
+    found: set[Pattern] = set()
+    todo = list(patterns)
+    for p in todo:  # grows
+        if p not in found:
+            found.add(p)
+            todo += [*getattr(p, "inputs", ()), *getattr(p, "alternatives", ()), *filter(None, [getattr(p, "node", 0)])]
+    return found
 
 
 FILE = '''"""For a test."""

@@ -80,6 +80,12 @@ def attributes_of_any_opset(op: str, domain: str) -> frozenset[str]:
 
 
 @cache
+def most_inputs(op: str, domain: str) -> int | None:
+    """How many inputs a node of the operator has at most, at any opset; None without a schema."""
+    return max((spec.max_input for spec in _schemas(op, domain)), default=None)
+
+
+@cache
 def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
     """The types that the schema writes for the inputs: 'T', 'tensor(int64)'.
 

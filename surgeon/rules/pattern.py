@@ -28,7 +28,7 @@ from typing import Any
 
 from surgeon.errors import PassError, did_you_mean
 from surgeon.ir.operators import COMMUTATIVE
-from surgeon.ir.schemas import MOVED, attributes_of_any_opset, key_of, operators
+from surgeon.ir.schemas import MOVED, attributes_of_any_opset, key_of, most_inputs, operators
 
 
 class Pattern:
@@ -187,7 +187,8 @@ class _Ops:
             for name in [n for n in attrs if n in moved]:
                 given += [ABSENT] * (moved[name] + 1 - len(given))
                 given[moved[name]] = _lift(attrs.pop(name))
-            _check_spelling(type, attrs, domain)
+            check_spelling(type, attrs, domain)
+            _check_count(type, len(given), domain)
             return Op(type, tuple(given), attrs, domain, open_ended)
 
         return make
@@ -258,23 +259,66 @@ def roots(pattern: Pattern) -> Iterator[Op]:
         elif isinstance(choice, Op):
             yield choice
         else:
-            raise TypeError(f"a rewrite needs an operator at its root, got {type(choice).__name__}")
+            raise PassError(f"the pattern of a rule ends in an operator, not in a {type(choice).__name__.lower()}")
 
 
-def _check_spelling(op: str, attrs: Collection[str], domain: str) -> None:
-    """Raises PassError for an operator or an attribute that no opset of ONNX has: no node would match."""
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that a pattern gives to the body: those that each match binds, and those that some match binds."""
+
+    sure: frozenset[str] = frozenset()
+    possible: frozenset[str] = frozenset()
+
+
+def names_of(pattern: Pattern) -> Names:
+    """The names that a match of `pattern` binds."""
+    return _names_of(pattern, {})
+
+
+def _names_of(pattern: Pattern, known: dict[Pattern, Names]) -> Names:
+    if pattern not in known:
+        known[pattern] = _choice_names(pattern, known) if isinstance(pattern, Choice) else _own_names(pattern, known)
+    return known[pattern]
+
+
+def _choice_names(choice: Choice, known: dict[Pattern, Names]) -> Names:
+    each = [_names_of(p, known) for p in choice.alternatives]
+    return Names(frozenset.intersection(*(n.sure for n in each)), frozenset().union(*(n.possible for n in each)))
+
+
+def _own_names(pattern: Pattern, known: dict[Pattern, Names]) -> Names:
+    if isinstance(pattern, Output):
+        return _names_of(pattern.node, known)
+    if not isinstance(pattern, Op):
+        name = getattr(pattern, "name", None)
+        own = frozenset((name,) if name else ())
+        return Names(own, own)
+    own = frozenset(a.name for a in pattern.attrs.values() if isinstance(a, Attr))
+    inner = [_names_of(p, known) for p in pattern.inputs]
+    return Names(own.union(*(n.sure for n in inner)), own.union(*(n.possible for n in inner)))
+
+
+def check_spelling(op: str, attrs: Collection[str], domain: str) -> None:
+    """Raises PassError for an operator or an attribute that no opset of ONNX has."""
     known = operators(domain)
     if not known:
         return
     if op not in known:
         raise PassError(
-            f"ONNX has no operator {op}.{did_you_mean(op, known, most=0)} For an operator outside ONNX, say its "
-            f'domain, even where that is ONNX\'s own: op.{op}(..., domain="ai.onnx").'
+            f"ONNX has no operator {op}.{did_you_mean(op, known, most=0)} For an operator of another "
+            f'domain, or that ONNX does not have, write the domain: {op}(..., domain="ai.onnx").'
         )
     attributes = attributes_of_any_opset(op, domain) if attrs else ()
     for name in attrs if attributes else ():
         if name not in attributes:
             raise PassError(f"ONNX's operator {op} has no attribute {name}.{did_you_mean(name, attributes)}")
+
+
+def _check_count(op: str, count: int, domain: str) -> None:
+    """Raises PassError for more inputs than the operator has at any opset: no node would match."""
+    most = most_inputs(op, domain)
+    if most is not None and count > most:
+        raise PassError(f"ONNX's operator {op} has at most {most} input{'s' if most != 1 else ''}, not {count}")
 
 
 def _lift(given: Any) -> Pattern:
@@ -286,7 +330,11 @@ def _lift(given: Any) -> Pattern:
         return Const(value=float(given))
     if isinstance(given, Attr):
         raise TypeError(f"attr({given.name!r}) is used where a tensor is expected; write const({given.name!r})")
-    raise TypeError(f"a pattern takes tensors and numbers, got {given!r}")
+    if hasattr(given, "producer"):
+        raise TypeError(f"op makes patterns; a body makes nodes of '{given.name}' with its builder: b.Relu(x)")
+    raise TypeError(
+        f"a pattern takes tensors and numbers, got {given!r}; write const(name), and compare it in the body"
+    )
 
 
 def _choices(pattern: Pattern) -> tuple[Pattern, ...]:

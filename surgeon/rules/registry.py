@@ -18,8 +18,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from surgeon.errors import PassError, UsageError, did_you_mean
-from surgeon.rules.rule import ModelRule, Pass, Rule
+from surgeon.errors import PassError, UsageError, did_you_mean, line_in, words_of
+from surgeon.rules.rule import ModelRule, Pass, Rule, why_never_runs
 
 GROUP = "surgeon.passes"
 
@@ -105,7 +105,9 @@ def _in_folder(folder: Path) -> list[Pass]:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise UsageError(f"the pass file '{path}' does not load: {type(error).__name__}: {error}") from error
+            line = line_in(str(path), error)
+            where = f" ({line})" if line else ""
+            raise UsageError(f"the pass file '{path}' does not load: {words_of(error)}{where}") from error
         found.append(pass_of(module, own=False))
     return found
 
@@ -127,6 +129,9 @@ def pass_of(module: ModuleType, own: bool = True) -> Pass:
                 model_rules.append(dataclasses.replace(rule, pass_name=name))
     if not rules and not model_rules:
         raise PassError(f"the pass '{name}' has no rule. Mark a function with @rule, @model_rule or @gs_pass.")
+    for why in () if own else map(why_never_runs, rules):  # a test asks it of surgeon's own
+        if why is not None:
+            raise PassError(f"the pass '{name}' does not run: {why}.")
     options = tuple(getattr(module, "OPTIONS", ()))
     standardizes, tunes = (bool(getattr(module, mark, False)) for mark in ("STANDARDIZES", "TUNES"))
     doc, path = (module.__doc__ or "").strip(), str(module.__file__ or "")

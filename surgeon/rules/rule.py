@@ -9,6 +9,7 @@ A pass is a file. Its rules are the functions in it that `@rule` or `@model_rule
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from surgeon.errors import PassError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import DOMAIN
-from surgeon.rules.pattern import Pattern, roots
+from surgeon.rules.pattern import Pattern, names_of, roots
 from surgeon.targets.condition import Condition
 from surgeon.targets.target import Target
 
@@ -151,14 +152,39 @@ def rule(
     `fallback` is tried at a node after all others. A rule that `shortens` is applied only where fewer nodes are
     there once they are lowered, and the driver sees to that.
 
-    Raises PassError for a rule of the stage LOWER without a strategy.
+    Raises PassError for a stage and a strategy that do not go together, and for a pattern without an operator at its
+    root.
     """
     stage = stage or (Stage.LOWER if strategy else Stage.FUSE)
+    if not isinstance(stage, Stage):
+        raise PassError(f"the stage of a rule is Stage.CLEAN, Stage.FUSE or Stage.LOWER, not {stage!r}")
     if stage is Stage.LOWER and strategy not in LOWERING:
         raise PassError(f"a rule of the stage LOWER has strategy 'decompose' or 'plugin', not {strategy!r}")
+    if stage is not Stage.LOWER and strategy is not None:
+        raise PassError(f"a rule with a strategy is of the stage LOWER, not {stage.name}")
+    list(roots(pattern))  # raises PassError where one is not an operator
     asked: tuple[Condition, ...] | Literal[True]
     asked = True if cures is True else (cures,) if isinstance(cures, Condition) else tuple(cures)
     return lambda body: Rule(pattern, body, stage, strategy, library, refuses, asked, targets, fallback, shortens)
+
+
+def why_never_runs(rule: Rule) -> str | None:
+    """Why the body of a rule cannot be called with what its pattern binds; None where it can."""
+    names, body = names_of(rule.pattern), getattr(rule.body, "__name__", "the body")
+    parameters = list(inspect.signature(rule.body).parameters.values())
+    if not parameters:
+        return f"{body} has no argument for the builder"
+    arguments = parameters[1:]
+    named = [a for a in arguments if a.kind in (a.POSITIONAL_OR_KEYWORD, a.KEYWORD_ONLY)]
+    for a in named:
+        if a.default is a.empty and a.name not in names.possible:
+            return f"{body} has the argument '{a.name}', which its pattern does not bind"
+        if a.default is a.empty and a.name not in names.sure:
+            return f"{body} needs a default for '{a.name}', which its pattern does not always bind: {a.name}=None"
+    unknown = sorted(names.possible.difference(a.name for a in named))
+    if unknown and not any(a.kind is a.VAR_KEYWORD for a in arguments):
+        return f"{body} has no argument '{unknown[0]}', which its pattern binds"
+    return None
 
 
 def model_rule(*, stage: Stage, last: bool = False) -> Callable[[Callable[..., Any]], ModelRule]:
