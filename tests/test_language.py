@@ -14,6 +14,7 @@ import onnx
 import pytest
 from helpers import a_pass, drive, model, ops
 
+import surgeon
 from surgeon.errors import PassError, UsageError
 from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, HALVES
@@ -397,6 +398,29 @@ def test_a_pass_file_that_breaks_the_language_does_not_load(change: tuple[str, s
     (tmp_path / "negs.py").write_text(FILE.replace(*change))
     with pytest.raises((PassError, UsageError), match=re.escape(says)):
         passes([tmp_path])
+
+
+@pytest.mark.parametrize(("returned", "says"), [
+    ("b.Reluu(x)", "ONNX has no operator Reluu. Did you mean 'Relu'?"),
+    ("b.Softmax(x, axes=1)", "Softmax has no attribute axes. Did you mean 'axis'?"),
+    ("op.Relu(x)", "a body makes nodes of 'a' with its builder"),
+    ("b.Relu(y)", "NameError: name 'y' is not defined"),
+])  # fmt: skip
+def test_an_error_in_a_body_names_the_pass_the_node_and_the_line(returned: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "negs.py").write_text(FILE.replace("return x", f"return {returned}"))
+    proto = model("(float[2] a) => (float[2] r) { s = Neg (a)  r = Exp (s) }")
+    with pytest.raises(PassError, match=r"'negs' failed at Exp -> r: .*negs\.py', line 6\)") as caught:
+        surgeon.rewrite(proto, passes=[tmp_path], only=["negs"], target="10.9")
+    assert says in str(caught.value)
+
+
+def test_a_body_that_returns_nothing_is_an_error() -> None:
+    @rule(op.Exp(x))
+    def nothing(b, x):  # type: ignore[no-untyped-def]
+        b.Relu(x)
+
+    with pytest.raises(PassError, match="returned nothing for Exp -> r; a body returns tensors"):
+        drive(model("(float[2] a) => (float[2] r) { r = Exp (a) }"), a_pass("p", nothing))
 
 
 def test_the_bodies_of_the_built_in_passes_have_the_names_of_their_patterns() -> None:

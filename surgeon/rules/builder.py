@@ -17,6 +17,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES, Shape, is_static
 from surgeon.ir.schemas import DOMAIN, formal_types
 from surgeon.rules.context import Context
+from surgeon.rules.pattern import check_spelling
 from surgeon.rules.rule import Decline, require, require_some
 from surgeon.rules.spelling import arrange
 from surgeon.targets.unsupported import Unsupported
@@ -37,6 +38,7 @@ class Builder:
     __slots__ = (
         "_context",
         "_graph",
+        "_is_own",
         "model",
         "_prefix",
         "constants",
@@ -64,6 +66,7 @@ class Builder:
         self.strategy = strategy
         self.target = context.target
         self.options = context.options[pass_name]
+        self._is_own = context.passes[pass_name].own
         self.made: list[Node] = []
         self.constants: list[Value] = []
         self.warnings: list[str] = []
@@ -173,6 +176,8 @@ class Builder:
         return partial(self._make, op)
 
     def _make(self, op: str, /, *inputs: Any, outputs: int = 1, domain: str = "", **attrs: Any) -> Any:
+        if not self._is_own:  # surgeon's own may write what an older onnx does not know
+            check_spelling(op, attrs, domain)
         return self.node(op, inputs, outputs, domain, attrs)
 
     def again(self, inputs: Sequence[Any] | None = None, **attrs: Any) -> Any:

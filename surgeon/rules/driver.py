@@ -8,11 +8,12 @@ file had is taken back and not reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from surgeon.errors import PassError
+from surgeon.errors import ModelError, PassError, UsageError, line_in, words_of
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.report import Declined
@@ -184,9 +185,11 @@ class Driver:
         changed = False
         for model_rule in rules:
             opset = self.model.opset
-            edited = model_rule.body(Editor(self, model_rule.pass_name, model_rule.stage))
+            name, body = model_rule.pass_name, model_rule.body
+            with _errors_named(self.context.passes[name].own, f"the pass '{name}' failed", body):
+                edited = body(Editor(self, name, model_rule.stage))
             if edited or self.model.opset != opset:
-                self.edited_by[model_rule.pass_name] = None
+                self.edited_by[name] = None
             changed |= bool(edited)
         return changed
 
@@ -269,7 +272,7 @@ class Driver:
         """Run the rule's body on a match; whether it rewrote anything."""
         builder = Builder(self.context, rule.pass_name, held.root, rule.strategy, held.nodes)
         try:
-            result = rule.body(builder, **held.bound)
+            result = _result_of(rule, builder, held)
             outputs = _outputs_of(result, held.root, rule)
             _require_scalars(self.model, held.root, outputs)
             if rule.shortens:
@@ -332,7 +335,7 @@ class Driver:
         for held, rule, _ in candidates:
             builder = Builder(self.context, rule.pass_name, node, rule.strategy, held.nodes)
             try:
-                rule.body(builder, **held.bound)
+                _result_of(rule, builder, held)
             except Decline:
                 builder.undo()
                 continue
@@ -498,10 +501,35 @@ def _index(rules: tuple[Rule, ...]) -> Index[Rule]:
     return Index((r.pattern, r) for r in rules)
 
 
+def _result_of(rule: Rule, builder: Builder, held: Match) -> Any:
+    """What the body returns. An error in the body of a user's pass names the pass, the node and the line."""
+    with _errors_named(rule.own, f"the pass '{rule.pass_name}' failed at {held.root.label}", rule.body):
+        return rule.body(builder, **held.bound)
+
+
+@contextmanager
+def _errors_named(own: bool, what: str, body: Callable[..., Any]) -> Iterator[None]:
+    """Raise an error of a user's pass as a PassError that begins with `what`, and has the line."""
+    try:
+        yield
+    except (Decline, UsageError, ModelError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if own:
+            raise
+        code = getattr(body, "__code__", None)
+        path = code.co_filename if code is not None else ""
+        line = line_in(path, error)
+        where = f" ('{path}', {line})" if line else ""
+        raise PassError(f"{what}: {words_of(error)}{where}") from error
+
+
 def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
     """What a body returns, as one tensor or None for each output of the root."""
     if isinstance(result, Value) and len(root.outputs) == 1:
         return [result]
+    if result is None:
+        raise PassError(f"the pass '{rule.pass_name}' returned nothing for {root.label}; a body returns tensors")
     given = list(result) if isinstance(result, tuple | list) else [result]
     if any(v is not None and not isinstance(v, Value) for v in given):
         raise PassError(f"the pass '{rule.pass_name}' returned {result!r}; a body returns tensors")
