@@ -53,14 +53,25 @@ def _hide(model: ModelProto, given: ValueInfoProto, behind: NodeProto) -> None:
     model.graph.node.insert(0, behind)
 
 
-def without_a_constant(case: Case) -> Iterator[ModelProto]:
+def without_each_constant(case: Case) -> Iterator[ModelProto]:
     """Each initializer becomes an input, one after the other."""
-    for index, tensor in enumerate(case.model.graph.initializer):
-        model = _copy(case)
-        del model.graph.initializer[index]
-        if tensor.name not in {i.name for i in model.graph.input}:
-            model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-        yield model
+    for index in range(len(case.model.graph.initializer)):
+        yield _without(case, index)
+
+
+def without_a_constant(case: Case) -> Iterator[ModelProto]:
+    """One initializer becomes an input: not the same one in all cases of a pass."""
+    count = len(case.model.graph.initializer)
+    if count:
+        yield _without(case, len(case.model.graph.node) % count)
+
+
+def _without(case: Case, index: int) -> ModelProto:
+    model = _copy(case)
+    tensor = model.graph.initializer.pop(index)
+    if tensor.name not in {i.name for i in model.graph.input}:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return model
 
 
 def _copy(case: Case) -> ModelProto:
@@ -77,7 +88,8 @@ def _forget_sizes(given: ValueInfoProto) -> None:
         dim.Clear()
 
 
-WAYS = (without_ranks, without_sizes, without_types, without_a_constant)
+EACH = pytest.param(without_each_constant, marks=pytest.mark.long)
+WAYS = (without_ranks, without_sizes, without_types, without_a_constant, EACH)
 
 
 def is_valid(model: ModelProto) -> bool:

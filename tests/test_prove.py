@@ -444,13 +444,14 @@ def of_type(body: str, dtype: np.dtype | type, shape: str = "N,3", opset: int = 
     ],
 )
 @pytest.mark.parametrize("size", ["N,3", "1", "2"])
+@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 40), marks=pytest.mark.long)], ids=["few", "more"])
 def test_no_draw_undoes_a_right_rewrite(
-    body: str, dtype: type, opset: int, size: str, monkeypatch: pytest.MonkeyPatch
+    body: str, dtype: type, opset: int, size: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all numbers drawn are far below zero, the original and its float64 evaluation give exact zeros, and what
     stands for them does not."""
     proto, undone = of_type(body, dtype, size, opset), []
-    for seed in range(40):
+    for seed in seeds:
         monkeypatch.setattr(surgeon.proof.judge, "feeds_of", partial(feeds_of, seed=seed * 1000003))
         report = surgeon.rewrite(proto, target="10.9").report
         assert report.applied or report.undone
