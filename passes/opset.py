@@ -22,6 +22,7 @@ at the older opset: inputs, attributes and types.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,7 @@ def _neutral(op: str, name: str, given: Any, before: defs.OpSchema) -> bool:
     return given == NEUTRAL.get((op, name), _default(before, name))
 
 
+@cache
 def _first(op: str) -> int:
     """The opset with which an operator came."""
     return min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == op and s.domain == "")

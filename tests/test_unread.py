@@ -74,14 +74,15 @@ DECLARED = {
 }
 
 
+SCHEMAS = defs.get_all_schemas_with_history()  # a copy, which takes long
+
+
 def unread_at(op: str, attribute: str) -> list[Version]:
     """The releases that import the operator and, at an opset that they read, do not read the attribute.
 
     What came with a later opset than a release reads is refused there as such: `Target.outdated`.
     """
-    came = min(
-        s.since_version for s in defs.get_all_schemas_with_history() if s.name == op and attribute in s.attributes
-    )
+    came = min(s.since_version for s in SCHEMAS if s.name == op and attribute in s.attributes)
     rows = [tuple(map(int, text.split("."))) for text in UNREAD[op][attribute].split()]
     known = [row for row in rows if row in RELEASES and op in tables.importers(row, False)]
     return [row for row in known if came <= tables.opset_of(row)]

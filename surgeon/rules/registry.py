@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -65,28 +65,22 @@ def select(known: Sequence[Pass], only: Iterable[str] | None, skip: Iterable[str
 
     only  None: all but those that `--tune` tries. Of a pass that is a part of another one now, its rules there
     """
-    wanted, unwanted = None if only is None else set(only), {*skip}
-    if wanted is None:
-        unwanted |= {p.name for p in known if p.tunes}
+    wanted, unwanted = None if only is None else set(only), set(skip)
     for name in (*(wanted or ()), *unwanted):
         find(known, name)
-    asked = (p for p in known if wanted is None or not wanted.isdisjoint((p.name, *p.formerly)))
-    left = (_without(p, wanted, unwanted) for p in asked)
+    asked = (p for p in known if (not p.tunes if wanted is None else not wanted.isdisjoint((p.name, *p.formerly))))
+    left = (_without(p, wanted, unwanted) for p in asked if p.name not in unwanted)
     return [p for p in left if p.rules or p.model_rules]
 
 
-def _without(p: Pass, only: Collection[str] | None, skip: Collection[str]) -> Pass:
+def _without(p: Pass, only: set[str] | None, skip: set[str]) -> Pass:
     """What is asked for of a pass."""
-    if only is None and not skip:
+    if (only is None or p.name in only) and skip.isdisjoint(p.formerly):
         return p
-    if p.name in skip:
-        return dataclasses.replace(p, rules=(), model_rules=())
     kept: set[Rule | ModelRule] = {*p.rules, *p.model_rules}
     if only is not None and p.name not in only:
         kept = {r for name in p.formerly if name in only for r in p.formerly[name]}
     kept -= {r for name in p.formerly if name in skip for r in p.formerly[name]}
-    if len(kept) == len(p.rules) + len(p.model_rules):
-        return p
     rules, model_rules = (r for r in p.rules if r in kept), (r for r in p.model_rules if r in kept)
     return dataclasses.replace(p, rules=tuple(rules), model_rules=tuple(model_rules))
 
