@@ -104,7 +104,7 @@ def test_norm_modules_with_inputs_times_1000(file: str) -> None:
     errors = Comparison(original, times_1000(original), kind="data", base=None).errors(result.model)
     assert all(e.relative <= 2e-3 for e in errors), errors
     Runner(result.model)  # ONNX Runtime takes the types
-    again = convert(result.model)
+    again = convert(result.model, verify=file not in CHAINS)  # measured again in the long tests alone
     assert again.model.SerializeToString(deterministic=True) == result.model.SerializeToString(deterministic=True)
 
 
