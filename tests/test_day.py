@@ -466,6 +466,14 @@ def test_nothing_written_is_recorded_as_nothing(tmp_path: Path) -> None:
     assert written["record"]["output"] == [] and written["record"]["exit_status"] == 4
 
 
+def test_fix_says_nothing_of_a_model_that_it_did_not_write(tmp_path: Path, capsys: Captured) -> None:
+    metric = tmp_path / "m.py"
+    metric.write_text("def score(inputs, expected, given): return 1.0\n")
+    assert run("fix", write(tmp_path, NORM), "--for", "11", "--fp16", "--metric", f"{metric}:score") == 1
+    printed = capsys.readouterr().out
+    assert "nothing written" in printed and "ONNX Runtime loads it" not in printed and "not parsed" not in printed
+
+
 def test_a_conversion_is_in_the_report(tmp_path: Path) -> None:
     """Errors that are inf are null, and integers and scores have the same fields."""
     report = tmp_path / "r.json"

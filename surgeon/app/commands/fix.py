@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
     where = f"written to {fixed.path}" if fixed.files else "nothing written (--allow-inexact writes it)"
     bad = "" if fixed.files and not report.broken else "bad"
     screen.line(f"{closing(report, converted=done.half)}; {where}, {report.seconds:.1f} s", bad)
-    _print_parsed(fixed.parsed, screen)
-    _print_loaded(fixed.loaded, screen)
+    if fixed.files:
+        _print_parsed(fixed.parsed, screen)
+        _print_loaded(fixed.loaded, screen)
     if fixed.ran is not None:
         screen.line(str(fixed.ran), "bad" if fixed.ran.differs else "warn" if fixed.ran.why else "good")
     if fixed.built is not None:
