@@ -11,9 +11,11 @@ from onnx import ModelProto, helper
 
 from surgeon.app.cli import main
 from surgeon.errors import ModelError
+from surgeon.ir.model import Model
 from surgeon.precision import convert
 from surgeon.precision.comparison import Comparison
 from surgeon.precision.data import Samples
+from surgeon.precision.operators import spectra
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 MATMUL = "g (float[N,3] x) => (float[N,3] y) <float[3,3] w = {2,0,0,0,2,0,0,0,2}> { y = MatMul (x, w) }"
@@ -168,3 +170,12 @@ def test_a_conversion_that_lacks_what_makes_a_score_leaves_the_doubts_of_others(
     assert first == {"p": 0, "q": 0}
     assert second == {"p": 0, "q": 0}
     assert third["p"] > 0.2 and third["q"] == 0
+
+
+def test_the_filters_of_a_spectrum_are_what_a_log_reads_up_to_an_activation() -> None:
+    text = """g (float[1,4,8] x, float[4,4,1] v, float[4,4,1] a, float[4,4,1] b) => (float[1,4,8] y) {
+        c = Conv (x, v) r = Relu (c) p = Conv (r, a) q = Conv (r, b)
+        s = Mul (p, p) t = Mul (q, q) u = Add (s, t) h = Sqrt (u) y = Log (h)
+    }"""
+    (found,) = spectra(Model(parsed(text)))
+    assert {o.name for n in found for o in n.outputs if o is not None} == set("pqstuh")

@@ -65,7 +65,7 @@ from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, Format
 from surgeon.precision.inputs import plausible
-from surgeon.precision.operators import HEAVY
+from surgeon.precision.operators import HEAVY, spectra
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
@@ -301,6 +301,7 @@ class _Conversion:
         self._measured: dict[tuple[Comparison, frozenset[Node], int | None], list[OutputError]] = {}
         self.start, self.apart = frozenset(start), apart
         self.stopped = ""  # why the last search ended early
+        self.spectra = spectra(self.index)
 
     def plans(self, ranges: Ranges | None) -> None:
         """Make the planners. What the target does not support in half precision is fp32 in all of them."""
@@ -460,7 +461,8 @@ class _Conversion:
         found = search.cheapest(items, starts)
         result.measured += search.measured
         self.stopped = search.stopped
-        return reasons(found), search.spent
+        whole = found.union(*(s for s in self.spectra if any(n.op in HEAVY for n in s & found)))
+        return reasons(whole), search.spent
 
     def errors(
         self, comparison: Comparison, islands: Mapping[Node, str], *, most: int | None = None

@@ -55,8 +55,8 @@ class Samples:
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
     def varied(self) -> Samples:
-        """The samples, and after each three that are made of it: mirrored along the last axis, with noise and half the
-        contrast, and all of that.
+        """The samples, and after each three that are made of it: mirrored along the longest axis, with noise and half
+        the contrast, and all of that.
 
         Integers stay. One sample says little about the error on others.
         """
@@ -94,7 +94,8 @@ def _variant(load: Load, mirrored: bool, is_faint: bool) -> Feeds:
     rng, found = np.random.default_rng(0), {}
     for name, array in load().items():
         if array.dtype.kind == "f" and array.ndim:
-            drawn = array[..., ::-1] if mirrored else array
+            longest = max(range(array.ndim), key=lambda axis: (array.shape[axis], axis))
+            drawn = np.flip(array, longest) if mirrored else array
             if is_faint:
                 mean, noise = array.mean(dtype=np.float64), NOISE * array.std(dtype=np.float64)
                 drawn = mean + CONTRAST * (drawn - mean) + noise * rng.standard_normal(array.shape)

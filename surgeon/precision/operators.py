@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
 from surgeon.ir.operators import (
     BOUNDED,
+    BROADCASTS,
     COMMUTATIVE,
     COMPARES,
     ELEMENTWISE,
     EXACT,
+    FILLS,
     MEASURES,
     MOVES,
     NORMALIZES,
@@ -34,6 +37,9 @@ from surgeon.targets.tables import SHAPE_INPUTS
 
 # The degree of what no norm brings back: exponentials, products over an axis, constants beyond fp16.
 UNBOUNDED = 4.0
+
+# What a spectrum is computed of: filters, squares, sums and roots, but no activation.
+SPECTRAL = MOVES | FILLS | PRODUCTS | REDUCES | BROADCASTS | words("Abs Neg Sqrt")
 
 # They do not round, so they get the type of their neighbours.
 KEEPS_NUMBERS = EXACT | {"Dropout"}
@@ -223,3 +229,17 @@ def scored_outputs(model: Model) -> dict[str, Node]:
 def fits(degree: float) -> bool:
     """Whether a tensor of this degree is at most as large as the model's inputs, and does not shrink with them."""
     return 0.0 <= degree <= 1.0
+
+
+def spectra(model: Model) -> list[frozenset[Node]]:
+    """For each Log of the main graph the nodes that compute what it reads, up to the last activation.
+
+    What a filter rounds is relative to its largest result, and the Log makes it a large error in a quiet band. Which
+    bands are quiet depends on the inputs: where a search keeps one filter in fp32, the others stay, too.
+    """
+
+    def counts(node: Node | None) -> bool:
+        return node is not None and node.key in SPECTRAL
+
+    found = (sources(log.inputs, counts) for log in model.graph.of(["Log"]))
+    return [frozenset(v.producer for v in values if v.producer is not None and counts(v.producer)) for values in found]
