@@ -118,6 +118,20 @@ def test_a_second_conversion_changes_nothing(tmp_path: Path, monkeypatch: pytest
     assert made.keys() == again.keys() and all(np.array_equal(made[n], again[n]) for n in made)
 
 
+@pytest.mark.parametrize("command", ["fix", "rewrite"])
+def test_reports_and_trials_read_the_weights(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is run, loaded, parsed or compared after the conversion has its weights in two folders."""
+    monkeypatch.setattr(weight_file, "LARGE", 1 << 10)
+    source, out, page = written(tmp_path, external=True), tmp_path / "out.onnx", tmp_path / "report.html"
+    to = ["-o", str(out)] if command == "fix" else [str(out), "--verify", "full"]
+    assert main([command, str(source), *to, "--target", "rtx", "--half", "--report", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "equal" in printed and "TensorRT-RTX supports all" in printed
+    assert out.exists() and "Precision" in page.read_text()
+
+
 def test_no_room_for_the_weights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, tensor = weight_file.WeightFile(), numpy_helper.from_array(np.zeros(1000, np.float32), "w")
     monkeypatch.setattr(file, "_path", Path("/dev/full"))
