@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+from surgeon.ir.following import readers
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import ELEMENTWISE
 from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
@@ -20,7 +22,8 @@ ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products 
 def cost_of(plan: Plan, ranges: Ranges | None) -> float:
     """About how many bytes an engine moves: those that products read and write in their types, and those of casts.
 
-    Elementwise nodes are fused into the products. A cast is a kernel of its own.
+    Elementwise nodes are fused into the products. A cast is a kernel of its own, but for those around a Softmax: they
+    are fused into it.
     """
 
     def elements(value: Value | None) -> int:
@@ -33,8 +36,17 @@ def cost_of(plan: Plan, ranges: Ranges | None) -> float:
                 size = 4 if plan.precision(node) == SINGLE or node in plan.fixed else 2
                 total += size * (KERNEL + sum(map(elements, (*node.inputs[:1], *node.outputs))))
     for value, others in plan.casts():
-        total += len(others) * (KERNEL + 6 * elements(value))
+        total += 0 if _is_at_softmax(plan, value) else len(others) * (KERNEL + 6 * elements(value))
     return total + len(plan.single)
+
+
+def _is_at_softmax(plan: Plan, value: Value) -> bool:
+    """Whether a Softmax makes a tensor, or all that reads it in fp32, elementwise nodes passed."""
+    if value.producer is not None and value.producer.op == "Softmax":
+        return True
+    ends = (u for u, _ in readers([value], lambda n: n in plan.single and n.op in ELEMENTWISE))
+    ops = {u.op for u in ends if u in plan.single and u.op not in ELEMENTWISE}
+    return ops == {"Softmax"}
 
 
 def budget_of(ranges: Ranges | None, model: Model) -> int:
