@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -239,3 +240,34 @@ def test_inputs_with_a_default_are_weights() -> None:
     result = quantized(given)
     assert [i.name for i in result.model.graph.input] == ["x"] and len(read_by_quantizers(result)) == 2
     assert not any("with a default" in w for w in result.report.warnings)
+
+
+MODELOPT = """<ir_version: 10, opset_import: ["" : 19, "trt" : 1]>
+g (float[4,32] x) => (float[4,32] y) <float s = {0.01}, float8e4m3fn z = {0}, float ws = {0.02}> {
+    q = QuantizeLinear (x, s, z)
+    d = DequantizeLinear (q, s, z)
+    dw = DequantizeLinear (w, ws, z)
+    h = MatMul (d, dw)
+    r = Relu (h)
+    p, ps = trt.TRT_FP4DynamicQuantize <axis = -1, block_size = 16> (r, s)
+    sf = DequantizeLinear (ps, s)
+    e = DequantizeLinear (p, sf)
+    y = MatMul (e, dw)
+}"""
+
+
+def test_types_that_the_target_lacks_become_int8() -> None:
+    """fp8 came with 9.0 and NVFP4 with 10.8: the activations are quantized anew, from data."""
+    given = parser.parse_model(MODELOPT)
+    weights = np.random.default_rng(0).normal(0, 9, (32, 32)).astype(ml_dtypes.float8_e4m3fn)
+    given.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    data = [{"x": np.random.default_rng(k).normal(0, 1, (4, 32)).astype(np.float32)} for k in range(4)]
+    result = quantized(given, "8.6", data=data)
+    assert [n.op_type for n in result.model.graph.node if not n.op_type.endswith("Linear")] == [
+        "MatMul", "Relu", "MatMul",
+    ]  # fmt: skip
+    assert read_by_quantizers(result) == ["x", "r"]
+    assert "2 tensors and 1 weight of types that 8.6 lacks became floats" in result.report.warnings
+    assert surgeon.rewrite(given, target="8.6").report.untaken, "without data the nodes are named"
+    with pytest.raises(UsageError, match="goes with a model without quantizers"):
+        surgeon.rewrite(given, target="11.4", int8=True, data=data)

@@ -229,7 +229,7 @@ def unquantized(source: ModelProto) -> Unquantized:
         end, is_input = node.outputs[0], node.inputs[0] is not None and node.inputs[0].name in given
         if is_input and end is not None and (of_input := grid_of(node, index)) is not None:
             found.grids[end.name] = Grid.of(Quantizer(node.proto, *of_input, [], []))
-    renamed = _rewire(found, instead, gone, activations)
+    renamed = rewired(found, instead, gone, activations)
     _without_idle(found, [renamed.get(node.output[0], node.output[0]) for node in activations.values()])
     return found
 
@@ -281,7 +281,7 @@ def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
     return True
 
 
-def _rewire(
+def rewired(
     found: Unquantized, instead: Mapping[str, str], gone: Collection[str], written: Mapping[str, NodeProto]
 ) -> dict[str, str]:
     """Take the nodes away that make the tensors `gone`, and have others read what is read instead.
@@ -336,7 +336,7 @@ def _without_idle(found: Unquantized, activations: Iterable[str]) -> None:
         if read is not None and Ranges(index).of(read).low >= 0:
             instead[name] = read.name
             found.grids[read.name] = found.grids[name].joined(found.grids.get(read.name))
-    _rewire(found, instead, instead, {})
+    rewired(found, instead, instead, {})
 
 
 def _activation(model: Model, name: str, grid: Grid, fresh: Fresh) -> NodeProto:

@@ -26,6 +26,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import float_tensors
+from surgeon.pipeline.lacking_types import without_lacking_types
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import LAYERS, Layer, channel_scales, layers, left_out
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
@@ -82,6 +83,7 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     kind = FP8 if options.fp8 else INT8
     whole = with_weights(source.proto(), source.base)
     told = without_defaults(whole)
+    whole, lacking = without_lacking_types(whole, options.target)
     model = at_opset(whole, max(BY_AXIS, kind.opset))
     if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):
         raise UsageError(f"--{kind.name} goes with a model without quantizers. For others there is --repair-qdq.")
@@ -90,7 +92,7 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
     record = applied(kind.name, [], after, "the quantizers", error=quantization.after, strategy=QUANTIZE)
     return Checked(
-        Prepared(made, [record], [*told, *quantization.said()]), quantization.all_scales(), quantization.check
+        Prepared(made, [record], [*told, *lacking, *quantization.said()]), quantization.all_scales(), quantization.check
     )
 
 
