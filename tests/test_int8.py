@@ -271,3 +271,15 @@ def test_types_that_the_target_lacks_become_int8() -> None:
     assert surgeon.rewrite(given, target="8.6").report.untaken, "without data the nodes are named"
     with pytest.raises(UsageError, match="goes with a model without quantizers"):
         surgeon.rewrite(given, target="11.4", int8=True, data=data)
+
+
+def test_another_method_is_tried_where_unseen_samples_need_larger_ranges() -> None:
+    """The first samples have no outlier, so a method that cuts it off is best for them; those held back have it."""
+    data = samples(12)
+    for turn in (3, 6, 7, 11):
+        data[turn]["x"][0, 0, 0, 0] = 60
+    given = model(TEXT.replace("y = Sigmoid (s)", "y = Mul (s, s)").replace("s = Add (e, x)", "s = Add (e, e)"))
+    result = quantized(given, data=data)
+    assert any("(method: max); on 3 other samples" in w for w in result.report.warnings)
+    with pytest.raises(ModelError, match="above the tolerance 0.15"):
+        quantized(given, data=data, calibration="percentile")

@@ -51,6 +51,7 @@ CHOOSE = 4  # samples by which scales and pairs are chosen
 HELD = 32  # samples on which the error is measured
 EVERY = 4  # one of so many samples is held back from the calibration
 AT_ONCE = 1 << 26  # elements of the tensors that one run returns
+BEST = 2  # methods
 ALIKE = 0.02  # two scales that differ by so much of themselves are one
 SUM = 0.1  # of a layer: what it costs that an Add reads numbers
 SECONDS = 60.0  # that choosing may take at about PRODUCTS a second
@@ -65,6 +66,16 @@ class Item(NamedTuple):
 
     name: str
     is_sum: bool = False
+
+
+class Choice(NamedTuple):
+    """Scales by one method, the biases and the pairs that are dropped with them, and the error on unseen samples."""
+
+    error: float
+    method: str
+    scales: dict[str, float]
+    biases: dict[str, np.ndarray]
+    dropped: frozenset[Item]
 
 
 class Checked(NamedTuple):
@@ -131,17 +142,13 @@ class Quantization:
     def result(self) -> ModelProto:
         """The model. Raises ModelError where no layer is left in eight bits."""
         self.trial = self._trial()
-        self.scales = self._scales()
-        self.biases = self._biases()
-        plain, self.trial = self.trial, self._trial()
-        every = self._switches([])
-        if plain.error(every, self.scales) < self.trial.error(every, self.scales):
-            self.biases, self.trial = {}, plain
-        for aim in AIMS:
-            dropped = self._dropped(aim * self.tolerance)
-            self.after = self.trial.on(self.unseen).error(self._switches(dropped), self.scales)
-            if self.after <= self.tolerance:
+        choices = []
+        for method, scales in self._scales():
+            self.method, self.scales = method, scales
+            choices.append(self._choice())
+            if choices[-1].error <= self.tolerance:
                 break
+        self.after, self.method, self.scales, self.biases, dropped = min(choices, key=lambda choice: choice.error)
         self._drop(dropped)
         if not self.found:
             raise ModelError(self._nothing_left())
@@ -150,6 +157,23 @@ class Quantization:
         read = {layer.x.name for layer in self.found}
         self.sums = [item.name for item in dropped if item.is_sum and item.name in read]
         return Writing(self.bare, self.model, self._grids(self.found), self._manner(self.sums)).model
+
+    def _choice(self) -> Choice:
+        """The pairs that are dropped with the scales, and the error on samples that chose neither."""
+        self.biases = {}
+        plain = self._trial()
+        self.biases = self._biases()
+        self.trial = self._trial()
+        self.__dict__.pop("_items", None)  # they are of other scales
+        every = self._switches([])
+        if plain.error(every, self.scales) < self.trial.error(every, self.scales):
+            self.biases, self.trial = {}, plain
+        for aim in AIMS:
+            dropped = self._dropped(aim * self.tolerance)
+            error = self.trial.on(self.unseen).error(self._switches(dropped), self.scales)
+            if error <= self.tolerance:
+                break
+        return Choice(error, self.method, self.scales, self.biases, dropped)
 
     def _trial(self) -> Trial:
         manner = Manner(self.kind, biases=self.biases, switched=True)
@@ -220,20 +244,22 @@ class Quantization:
 
     # ---- scales ----
 
-    def _scales(self) -> dict[str, float]:
-        """The scale of each tensor: by the method that the user names, else that with the least error."""
+    def _scales(self) -> list[tuple[str, dict[str, float]]]:
+        """The scale of each tensor: by the method that the user names, else by the BEST with the least error, and max.
+
+        A method may cut off what the samples that choose do not have, and others do: then the next is tried.
+        """
         names = list(self.trial.writing.switches)
         asked = self.options.calibration
         methods = [asked] if asked else ["max", "mse"] if self.kind is FP8 else list(METHODS)
         by_method = {m: {n: float(scale_of(self.histograms[n], m, self.kind)) for n in names} for m in methods}
         if asked:
-            self.method = asked
-            return by_method[asked]
+            return [(asked, by_method[asked])]
         sets = {**by_method, "the best of each tensor": self._best_of_each(by_method)}
         every = self._switches([])
         errors = {m: self.trial.error(every, scales) for m, scales in sets.items()}
-        self.method = min(errors, key=errors.__getitem__)
-        return sets[self.method]
+        best = sorted(sets, key=errors.__getitem__)[:BEST]
+        return [(method, sets[method]) for method in dict.fromkeys([*best, "max"])]
 
     def _best_of_each(self, by_method: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """For each tensor the scale with which its pair alone moves the outputs least."""
