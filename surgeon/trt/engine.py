@@ -16,6 +16,7 @@ from surgeon import guard
 from surgeon.errors import EngineError, UsageError, did_you_mean
 from surgeon.ir.files import as_text, check_writable, put, read, read_all
 from surgeon.precision.formats import computes_in_half
+from surgeon.precision.standard import is_quantized
 from surgeon.report import Progress
 from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
@@ -126,17 +127,19 @@ def serialized(
         from polygraphy.backend import trt as backend
         from polygraphy.exception import PolygraphyException
 
-        # A model that says where it computes in half precision keeps its types, its fp32 islands above all; elsewhere,
-        # and in versions without the flag, TensorRT chooses. From TensorRT 11 on and in TensorRT-RTX
+        # A model that says where it computes in half precision or in int8 keeps its types, its fp32 islands above all;
+        # elsewhere, and in versions without the flag, TensorRT chooses. From TensorRT 11 on and in TensorRT-RTX
         # there is nothing to choose.
-        flags = trt.NetworkDefinitionCreationFlag.__members__
-        typed = not fp16 and "STRONGLY_TYPED" in flags and computes_in_half(read(source))
+        flags, model = trt.NetworkDefinitionCreationFlag.__members__, read(source)
+        quantized = is_quantized(model)
+        typed = not fp16 and "STRONGLY_TYPED" in flags and (quantized or computes_in_half(model))
         network: Any = backend.NetworkFromOnnxPath(as_text(source), strongly_typed=typed)
         if libraries:
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
             cache = None  # it warns about each of the calls and does nothing
-        config = _config(trt, profiles, fp16, cache, sources, capability, detailed, progress)
+        flagged = {"fp16": fp16, "int8": quantized and not typed}
+        config = _config(trt, profiles, flagged, cache, sources, capability, detailed, progress)
         path = None if cache is None else str(cache)
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
@@ -150,14 +153,17 @@ def serialized(
 def _config(
     trt: Any,
     profiles: Profiles,
-    fp16: bool,
+    flagged: dict[str, bool],
     cache: str | Path | None,
     sources: Sequence[Any] | None,
     capability: Any,
     detailed: bool,
     progress: Progress | None,
 ) -> Callable[[Any, Any], Any]:
-    """What Polygraphy calls with (builder, network) for the builder's configuration."""
+    """What Polygraphy calls with (builder, network) for the builder's configuration.
+
+    flagged  the types that a weakly typed TensorRT may compute in beside fp32
+    """
     from polygraphy.backend import trt as backend
 
     options: dict[str, Any] = {}
@@ -179,7 +185,7 @@ def _config(
                 made.num_compute_capabilities = 1
                 made.set_compute_capability(capability, 0)
             return made
-        return backend.CreateConfig(fp16=fp16, tactic_sources=sources, **options)(builder, network)
+        return backend.CreateConfig(tactic_sources=sources, **flagged, **options)(builder, network)
 
     return config
 
