@@ -351,6 +351,8 @@ class _Conversion:
                 if self.stopped:
                     result.warnings.append(f"{self.stopped}; what stays in fp32 may be more than is needed")
                 return best
+            if not any(e.doubt for errors in self._measured.values() for e in errors):
+                break  # without doubts it would be the same
             if self.doubting:
                 result.errors = []
         if not result.errors:  # no search found anything: the inputs by which it chose say so, whatever the others do
