@@ -44,6 +44,7 @@ ROUND = "(float[N,C] a) => (float[N,C] r) { t = Round (a)  r = Neg (t) }"
 SIGMOID = "(float[N,C] a) => (float[N,C] r) { t = Sigmoid (a)  r = Neg (t) }"
 EXP = "(float[N,C] a) => (float[N,C] r) { t = Exp (a)  r = Neg (t) }"
 SOFTMAX = "(float[N,C] a) => (float[N,C] r) { t = Softmax <axis = 1> (a)  r = Neg (t) }"
+ARGMAX = "(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  r = Identity (t) }"
 SOFTPLUS = "(float[N,C] a) => (float[N,C] r) { t = Softplus (a)  r = Neg (t) }"
 LOOP = """(float[3] a, int64 m) => (float[3] r) <bool go = {1}> {
     t = Loop (m, go, a) <body = body (int64 i, bool c, float[3] s) => (bool d, float[3] u) {
@@ -432,12 +433,9 @@ WRONG = {
         "(float[N,C] a, int64 m) => (float[N,C] r) { t = Trilu <upper = 1> (a, m)  r = Neg (t) }",
         "Trilu(x, y, upper=1)", "b.Trilu(x, b.Max(y, np.asarray(-4)), upper=1)"),
     # numbers that are close to each other
-    "the largest of rounded numbers": (
-        "(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  r = Identity (t) }",
-        "ArgMax(x, ...)", "b.ArgMax(b.Cast(x, to=10), axis=1, keepdims=0)"),
-    "the largest of multiples": (
-        "(float[N,C] a) => (int64[N] r) { t = ArgMax <axis = 1, keepdims = 0> (a)  r = Identity (t) }",
-        "ArgMax(x, ...)", "b.ArgMax(b.Add(b.Sub(x, 900.0), 900.0), axis=1, keepdims=0)"),
+    "the largest of rounded numbers": (ARGMAX, "ArgMax(x, ...)", "b.ArgMax(b.Cast(x, to=10), axis=1, keepdims=0)"),
+    "the largest of multiples": (ARGMAX, "ArgMax(x, ...)",
+        "b.ArgMax(b.Add(b.Sub(x, 900.0), 900.0), axis=1, keepdims=0)"),
     "a Gelu that ends": (
         "(float[N,C] a) => (float[N,C] r) <float q = {1.4142135}, float o = {1.0}, float h = {0.5}> "
         "{ d = Div (a, q)  e = Erf (d)  f = Add (e, o)  g = Mul (a, f)  t = Mul (g, h)  r = Neg (t) }",

@@ -6,58 +6,18 @@ written by hand, in a file a theme.
 
 from __future__ import annotations
 
-from condition_examples import (
-    activations,
-    arithmetic,
-    attention,
-    constants,
-    control_flow,
-    convolutions,
-    dla,
-    indexing,
-    inputs,
-    names,
-    normalizations,
-    pads,
-    pools,
-    quantization,
-    ranks,
-    recurrent,
-    reductions,
-    resize,
-    rows,
-    shapes,
-    types,
-    unread,
-)
+import pkgutil
+from importlib import import_module
+
+from condition_examples import rows
 from condition_examples.example import Example
 from surgeon.targets.conditions import CONDITIONS
 from surgeon.targets.rows import Row
 
-THEMES = (
-    activations,
-    arithmetic,
-    attention,
-    constants,
-    control_flow,
-    convolutions,
-    dla,
-    indexing,
-    inputs,
-    names,
-    normalizations,
-    pads,
-    pools,
-    quantization,
-    ranks,
-    recurrent,
-    reductions,
-    resize,
-    shapes,
-    types,
-    unread,
-)
-BY_HAND: dict[str, list[Example]] = {name: found for theme in THEMES for name, found in theme.EXAMPLES.items()}
+THEMES = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+BY_HAND: dict[str, list[Example]] = {
+    name: found for theme in THEMES for name, found in getattr(theme, "EXAMPLES", {}).items()
+}
 EXAMPLES = dict(BY_HAND)
 for condition in CONDITIONS:
     if isinstance(condition, Row) and condition.name not in BY_HAND:
