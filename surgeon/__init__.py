@@ -1,4 +1,4 @@
-"""surgeon rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves it.
+"""surgeon rewrites ONNX models so that the TensorRT you have parses, builds and runs them correctly, and proves it.
 
     import surgeon
     result = surgeon.rewrite("in.onnx", target="8.4")

@@ -128,8 +128,8 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`."""
     top = _Parser(
         prog="surgeon",
-        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them right, and proves "
-        "it.",
+        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them correctly, and "
+        "proves it.",
         epilog="surgeon COMMAND --help prints more.",
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")
