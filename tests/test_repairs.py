@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
+import program
 import pytest
 from helpers import model
 from onnx import ModelProto, TensorProto, numpy_helper
@@ -67,8 +70,9 @@ def short_weight() -> ModelProto:
         (resize(16, 13), "had scales and sizes"),
         (resize(16, 12), "had scales and sizes"),
         (old_opset(), "declared opset 11"),
+        (model("(float[2,3] x) => (float[2,3] y) { y = Relu <bogus = 1> (x) }"), "Relu has no attribute 'bogus'"),
     ],
-    ids=["names", "order", "weights", "resize", "resize up to 12", "opset"],
+    ids=["names", "order", "weights", "resize", "resize up to 12", "opset", "attribute"],
 )
 def test_what_has_one_reading_is_repaired_and_said(wrong: ModelProto, said: str) -> None:
     before = wrong.SerializeToString()
@@ -117,3 +121,12 @@ def test_a_model_with_the_same_names_in_a_body_keeps_them() -> None:
         "else_branch = b () => (float[2] e) { [m] e = Neg (x) }> }"
     )
     assert not surgeon.rewrite(made, target="10.9", verify="none").report.warnings
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    data = model("(float[2,3] xAAAA) => (float[2,3] y) { y = Relu (xAAAA) }").SerializeToString()
+    path = tmp_path / "in.onnx"
+    path.write_bytes(data.replace(b"xAAAA", b"x\xff\xfe\xc3("))
+    for command in (["check", path], ["rewrite", path, tmp_path / "out.onnx"], ["fix", path]):
+        done = program.surgeon(*command, "--target", "10.9")
+        assert done.returncode == 2 and "has a name that is not UTF-8" in done.stderr

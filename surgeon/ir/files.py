@@ -24,7 +24,7 @@ from surgeon import guard
 from surgeon.errors import ModelError
 from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.interrupts import interrupted
-from surgeon.ir.protos import all_graphs, copied, refill
+from surgeon.ir.protos import all_graphs, copied, nodes_of, refill
 from surgeon.ir.validity import check_external, check_place, data_size
 
 LARGE = 1 << 30  # bytes: a larger model is written with its weights in a file of their own
@@ -89,6 +89,7 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         raise ModelError(f"'{path}' is {_kind(data)}") from None
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
+    _check_names(model, path)
     _check_types(model.graph, path)
     check_calls(model)
     files = [path]
@@ -102,6 +103,15 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
         if tensor.data_location == TensorProto.EXTERNAL:
             check_external(tensor, path.parent)
     return model, files
+
+
+def _check_names(model: ModelProto, path: Path) -> None:
+    """Raise ModelError where a name is not UTF-8: protobuf gives bytes for it."""
+    nodes = (name for n in nodes_of(model) for name in (n.name, n.op_type, n.domain, *n.input, *n.output))
+    tensors = (t.name for g in all_graphs(model.graph) for t in (*g.input, *g.output, *g.initializer))
+    wrong = next((name for name in (*nodes, *tensors) if isinstance(name, bytes)), None)
+    if wrong is not None:
+        raise ModelError(f"'{path}' has a name that is not UTF-8, {wrong!r}, as ONNX requires. Export the model again.")
 
 
 def beginning(path: Path) -> bytes:

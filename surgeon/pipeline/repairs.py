@@ -101,6 +101,30 @@ def _is_sorted(graph: GraphProto) -> bool:
     return True
 
 
+def _drop_unknown_attributes(graph: GraphProto) -> str:
+    """An attribute that its operator has in no opset says nothing; one of another opset may."""
+    found = [(node, a.name) for node in graph.node for a in node.attribute if not _may_have(node, a.name)]
+    for node, name in found:
+        refill(node.attribute, [a for a in node.attribute if a.name != name])
+    if not found:
+        return ""
+    node, name = found[0]
+    why = "in any opset, and ONNX Runtime refuses it; it is removed"
+    return f"repaired: {node.op_type} has no attribute '{name}' {why}"
+
+
+def _may_have(node: NodeProto, attribute: str) -> bool:
+    known = attributes_ever(node.op_type) if node.domain in ONNX else frozenset()
+    return not known or attribute in known
+
+
+@cache
+def attributes_ever(op: str) -> frozenset[str]:
+    """The attributes that an operator of ONNX has in any opset, and its name; empty for any other operator."""
+    found = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
+    return frozenset(name for s in found for name in s.attributes) | frozenset(s.name for s in found)
+
+
 # ---- Resize ----------------------------------------------------------------------------------------------------------
 
 
@@ -152,7 +176,12 @@ def _no_scales(graph: GraphProto, node: NodeProto, model: ModelProto) -> str:
     return name
 
 
-OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (_rename_nodes, _drop_equal_initializers, _sort)
+OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (
+    _rename_nodes,
+    _drop_equal_initializers,
+    _sort,
+    _drop_unknown_attributes,
+)
 
 
 # ---- the opset -------------------------------------------------------------------------------------------------------
