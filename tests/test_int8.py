@@ -140,6 +140,21 @@ def test_compare_has_the_tolerance_of_quantized_models(target: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_and_samples_that_are_not_finite_are_named(number: float) -> None:
+    given = model()
+    held = next(t for t in given.graph.initializer if t.name == "v")
+    array = numpy_helper.to_array(held).copy()
+    array[3, 2, 0, 0] = number
+    held.CopyFrom(numpy_helper.from_array(array, "v"))
+    with pytest.raises(ModelError, match="the weights 'v' have numbers that are not finite"):
+        quantized(given)
+    data = samples()
+    data[3]["x"][0, 0, 0, 0] = number  # it is held back from the calibration
+    with pytest.raises(ModelError, match="'x' has numbers that are not finite in the data"):
+        quantized(model(), data=data)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_are_named(number: float) -> None:
     data = samples()
     data[1]["x"][0, 3, 1, 1] = number

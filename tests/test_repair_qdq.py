@@ -165,16 +165,29 @@ def test_one_branch_of_a_residual_is_quantized() -> None:
     assert sorted(made[name].op_type for name in add.input) == ["Conv", "DequantizeLinear"]
 
 
-def test_an_infinite_scale_goes() -> None:
+@pytest.mark.parametrize("scale", [np.inf, np.nan, 0, -0.1])
+def test_a_scale_that_is_not_a_positive_finite_number_goes(scale: float) -> None:
     model = parsed(
         f"""{X} {W}
         c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
         qc = QuantizeLinear (c, endless, z) y = DequantizeLinear (qc, endless, z)""",
-        endless=np.float32(np.inf),
+        endless=np.float32(scale),
     )
     result = repaired(model)
     assert quantized(result) == ["input"]
-    assert any(w.startswith("the scale of 'QuantizeLinear -> qc' is not a number") for w in result.report.warnings)
+    assert any(
+        w.startswith("the scale of 'QuantizeLinear -> qc' is not a positive finite number")
+        for w in result.report.warnings
+    )
+
+
+def test_weights_with_a_scale_of_nan_are_an_error() -> None:
+    model = parsed(
+        f"{X} dw = DequantizeLinear (w, bad, none) e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}",
+        bad=np.float32(np.nan),
+    )
+    with pytest.raises(surgeon.ModelError, match="the scale of the weights 'dw' is NaN"):
+        repaired(model)
 
 
 def test_weights_that_overflow_are_the_largest_number() -> None:

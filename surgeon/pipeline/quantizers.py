@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from surgeon.errors import ModelError
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES, OPERATORS
@@ -74,19 +75,26 @@ def array_of(model: Model, value: Value | None) -> np.ndarray:
     return np.zeros(0, np.float32) if found is None else found
 
 
-def grid_of(node: Node, model: Model, bits: Collection[int] = (8,)) -> tuple[np.ndarray, np.ndarray] | None:
-    """The scale and the zero point of a quantizer of so many bits, each one number; None for any other."""
+def grid_of(
+    node: Node, model: Model, bits: Collection[int] = (8,), *, any_scale: bool = False
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The scale and the zero point of a quantizer of so many bits, each one number; None for any other.
+
+    any_scale  the scale may be 0, negative or NaN
+    """
     shift = input_at(node, 2)
     scale, zero = array_of(model, input_at(node, 1)), np.zeros(1, np.uint8) if shift is None else array_of(model, shift)
     is_integer = zero.dtype.kind in "iu" and 8 * zero.dtype.itemsize in bits
-    if scale.size != 1 or zero.size != 1 or not is_integer or not scale.reshape(()) > 0:
+    if scale.size != 1 or zero.size != 1 or not is_integer or not (any_scale or scale.reshape(()) > 0):
         return None
     return scale.reshape(()), zero.reshape(())
 
 
-def quantizer_at(node: Node, model: Model, bits: Collection[int] = (8,)) -> tuple[str, Quantizer | None]:
+def quantizer_at(
+    node: Node, model: Model, bits: Collection[int] = (8,), *, any_scale: bool = False
+) -> tuple[str, Quantizer | None]:
     """(why it cannot be moved, the quantizer of so many bits)."""
-    grid = grid_of(node, model, bits)
+    grid = grid_of(node, model, bits, any_scale=any_scale)
     if grid is None:
         return "has a computed scale, one for each channel, or one of another type", None
     scale, zero = grid
@@ -100,7 +108,8 @@ def quantizer_at(node: Node, model: Model, bits: Collection[int] = (8,)) -> tupl
             called = f"'{reader.name or reader.proto.output[0]}'"
             is_first = reader.graph is node.graph and reader.inputs[0] is value
             if is_first and reader.op == "DequantizeLinear":
-                if grid_of(reader, model, bits) != (scale, zero):
+                back = grid_of(reader, model, bits, any_scale=any_scale)
+                if back is None or not np.array_equal(back[0], scale, equal_nan=True) or back[1] != zero:
                     return f"is dequantized with another scale by {called}", None
                 quantizer.ends.append(reader.proto)
             elif is_first and _moves(reader):
@@ -180,7 +189,7 @@ class Unquantized(NamedTuple):
 
     grids    of the tensors that were quantized, by name
     weights  the initializers that were dequantized, by name
-    dropped  the quantizers whose scale is not a number
+    dropped  the quantizers whose scale is not a positive finite number
     left     what stays quantized as it is, and why
     """
 
@@ -209,14 +218,14 @@ def unquantized(source: ModelProto) -> Unquantized:
             instead |= made_of
             gone |= made_of.keys()
             continue
-        why, quantizer = quantizer_at(node, index, (8, 16))
+        why, quantizer = quantizer_at(node, index, (8, 16), any_scale=True)
         if quantizer is None:
             found.left.append(f"{node.label} {why}")
             continue
         x, q = node.proto.input[0], node.proto.output[0]
         instead |= {q: x, **{end.output[0]: end.input[0] for end in quantizer.ends}}
         gone |= {proto.output[0] for proto in (quantizer.node, *quantizer.ends)}
-        if not np.isfinite(quantizer.scale):
+        if not (np.isfinite(quantizer.scale) and quantizer.scale > 0):
             found.dropped.append(node.label)
             continue
         grid = Grid.of(quantizer)
@@ -263,8 +272,10 @@ def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
         return False
     if not x.size or not scale.size or output is None or output.is_output or node.attrs.get("block_size"):
         return False
-    if scale.dtype != np.float32 or x.dtype.kind not in "iu" or np.isnan(scale).any():
+    if scale.dtype != np.float32 or x.dtype.kind not in "iu":
         return False
+    if np.isnan(scale).any():
+        raise ModelError(f"the scale of the weights '{output.name}' is NaN: nothing says what they are.")
     if np.isinf(scale).any():
         found.dropped.append(node.label)
         scale = scale.clip(max=LARGEST / LEVELS)

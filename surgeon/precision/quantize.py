@@ -188,6 +188,10 @@ class Quantization:
         every = list(layers(self.model))
         self.left = {layer.node: why for layer in every if (why := left_out(layer, self.options.target, slow=True))}
         found = [layer for layer in every if layer.node not in self.left]
+        for layer in found:
+            weights = self.model.constant(layer.weights)
+            if weights is not None and not np.isfinite(weights).all():
+                raise ModelError(f"the weights '{layer.weights.name}' have numbers that are not finite: no scale fits.")
         if not found:
             whys = "; ".join(dict.fromkeys(self.left.values())) or "it has no Conv, MatMul or Gemm with fp32 weights"
             raise ModelError(f"no layer of the model can compute in {self.kind.name}: {whys}.")
@@ -202,6 +206,9 @@ class Quantization:
         names = list(read | dict.fromkeys(value.name for value in others))
         found = {name: Histogram() for name in names}
         given = {info.name for info in self.bare.model.graph.input}
+        for name in given & read.keys():
+            if not all(np.isfinite(feeds[name]).all() for feeds in self.held):
+                raise ModelError(f"'{name}' has numbers that are not finite in the data: no scale fits it.")
         parts: list[list[str]] = []
         runners: list[Runner] = []
         for turn, feeds in enumerate(self.calibration):

@@ -192,7 +192,8 @@ class Repair:
         ]
         whys = Counter(self.placed.left.values())
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
-        lines += [f"the scale of '{name}' is not a number: it is not quantized any more" for name in self.bare.dropped]
+        why = "is not a positive finite number: it is not quantized any more"
+        lines += [f"the scale of '{name}' {why}" for name in self.bare.dropped]
         lines += [f"stays as it is: {why}" for why in self.bare.left]
         return lines
 
