@@ -89,7 +89,7 @@ def test_an_error_above_the_tolerance_is_left() -> None:
     plain.precision.judge = lambda model: _failing(judge(model))
     result = tuned(plain, options, measure)
     assert "Split" in _ops(result.model)
-    assert any("is off by" in line for line in result.report.tuned)
+    assert any("the error of 'y' is 1" in line for line in result.report.tuned)
 
 
 def _failing(errors):
