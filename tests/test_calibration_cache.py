@@ -125,7 +125,7 @@ def test_what_is_not_a_cache(tmp_path: Path, text: str, why: str) -> None:
 
 def test_a_model_with_quantizers(tmp_path: Path) -> None:
     once = rewritten(cache(tmp_path, SCALES)).model
-    with pytest.raises(surgeon.UsageError, match="goes with a model without quantizers"):
+    with pytest.raises(surgeon.UsageError, match="is for a model without quantizers"):
         surgeon.rewrite(once, calibration_cache=cache(tmp_path, SCALES))
 
 
@@ -197,9 +197,9 @@ def test_a_quantizer_of_uint8_has_the_scale_around_zero_that_holds_its_range(tmp
 
 def test_a_model_without_scales_has_no_cache(tmp_path: Path) -> None:
     path = tmp_path / "c.cache"
-    with pytest.raises(surgeon.UsageError, match="goes with --int8 --data, or with a model that has quantizers"):
+    with pytest.raises(surgeon.UsageError, match="needs --int8 --data, or a model that has quantizers"):
         surgeon.rewrite(model(), write_calibration_cache=path)
-    with pytest.raises(surgeon.UsageError, match="not with --fp8"):
+    with pytest.raises(surgeon.UsageError, match="not --fp8"):
         surgeon.rewrite(model(), fp8=True, data=samples(), write_calibration_cache=path)
     assert not path.exists()
 

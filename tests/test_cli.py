@@ -315,7 +315,7 @@ def test_fp16(tmp_path: Path, capsys: Captured) -> None:
     assert run("rewrite", write(tmp_path, LEAKY), out, "--target", "rtx", "--fp16", "--io-fp16") == 0
     assert onnx.load(out).graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
     assert run("rewrite", out, "--target", "rtx", "--keep-fp32", "Max", "--check") == 2
-    assert "--keep-fp32 goes with --fp16" in capsys.readouterr().err
+    assert "--keep-fp32 needs --fp16" in capsys.readouterr().err
 
 
 def test_what_is_counted_is_what_was_written(tmp_path: Path, capsys: Captured) -> None:

@@ -284,7 +284,7 @@ def test_types_that_the_target_lacks_become_int8() -> None:
     assert read_by_quantizers(result) == ["x", "r"]
     assert "2 tensors and 1 weight of types that 8.6 lacks became floats" in result.report.warnings
     assert surgeon.rewrite(given, target="8.6").report.untaken, "without data the nodes are named"
-    with pytest.raises(UsageError, match="goes with a model without quantizers"):
+    with pytest.raises(UsageError, match="is for a model without quantizers"):
         surgeon.rewrite(given, target="11.4", int8=True, data=data)
 
 

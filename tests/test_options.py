@@ -306,7 +306,7 @@ def test_python_converts_as_the_command_line_does(project: Path) -> None:
 def test_what_goes_with_fp16_is_an_error_alone(name: str, project: Path) -> None:
     given: dict[str, Any] = {"keep_fp32": ["Sqrt"], "io_fp16": True, "data": "x.npz", "tolerance": 0.1}
     given |= {"metric": "m.py:f", "allow_inexact": True}
-    with pytest.raises(surgeon.UsageError, match=f"--{name.replace('_', '-')} goes with --fp16"):
+    with pytest.raises(surgeon.UsageError, match=f"--{name.replace('_', '-')} needs --fp16"):
         surgeon.rewrite("in.onnx", target="rtx", **{name: given[name]})
 
 

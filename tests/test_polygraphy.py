@@ -157,4 +157,4 @@ def test_without_the_option_nothing_is_rewritten(tmp_path: Path) -> None:
 def test_options_without_a_target_are_refused(tmp_path: Path) -> None:
     done = polygraphy_run(tmp_path, str(write(tmp_path)), "--onnxrt", "--surgeon-strategy", "l2-norm=keep")
     assert done.returncode != 0
-    assert "go with --surgeon-target" in done.stdout + done.stderr
+    assert "need --surgeon-target" in done.stdout + done.stderr

@@ -303,7 +303,7 @@ def test_a_model_without_quantizers() -> None:
 
 
 def test_it_goes_with_symmetric_int8() -> None:
-    with pytest.raises(surgeon.UsageError, match="--repair-qdq goes with --symmetric-int8"):
+    with pytest.raises(surgeon.UsageError, match="--repair-qdq needs --symmetric-int8"):
         surgeon.rewrite(parsed("y = Relu (x)"), repair_qdq=True)
 
 

@@ -106,9 +106,9 @@ def test_nothing_is_tried_when_the_time_is_over() -> None:
 
 
 def test_it_is_refused_for_other_targets() -> None:
-    with pytest.raises(surgeon.UsageError, match="--tune goes with --target rtx"):
+    with pytest.raises(surgeon.UsageError, match="--tune needs --target rtx"):
         surgeon.rewrite(_block(), target="8.6", tune=True)
-    with pytest.raises(surgeon.UsageError, match="tune goes with surgeon.fix"):
+    with pytest.raises(surgeon.UsageError, match="tune is for surgeon.fix"):
         surgeon.rewrite(_block(), target="rtx", tune=True)
-    with pytest.raises(surgeon.UsageError, match="tune-seconds goes with --tune"):
+    with pytest.raises(surgeon.UsageError, match="tune-seconds needs --tune"):
         surgeon.rewrite(_block(), target="rtx", tune_seconds=3)

@@ -90,7 +90,7 @@ def quantized_scales(model: ModelProto) -> dict[str, float]:
     found = {value.name: float(bare.grids[value.name].step) for value in tensors if value.name in bare.grids}
     if not found:
         raise UsageError(
-            "--write-calibration-cache goes with --int8 --data, or with a model that has quantizers. This one has none."
+            "--write-calibration-cache needs --int8 --data, or a model that has quantizers. This one has none."
         )
     return found
 

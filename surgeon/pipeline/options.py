@@ -269,7 +269,7 @@ def _batch_axes(asked: RewriteOptions) -> Mapping[str, int | None] | None:
     given, axes = asked.dynamic_batch, dict(asked.batch_axis or {})
     if isinstance(given, bool):
         if axes and not given:
-            raise UsageError("--batch-axis goes with --dynamic-batch.")
+            raise UsageError("--batch-axis needs --dynamic-batch.")
         return axes if given else None
     return {**given, **axes}
 
@@ -283,11 +283,11 @@ def _check_half(asked: RewriteOptions) -> None:
     if len(ways) > 1:
         raise UsageError(f"--{ways[0]} and --{ways[1]} do not go together.")
     if asked.repair_qdq and not asked.symmetric_int8:
-        raise UsageError("--repair-qdq goes with --symmetric-int8: TensorRT quantizes around zero.")
+        raise UsageError("--repair-qdq needs --symmetric-int8: TensorRT quantizes around zero.")
     if asked.calibration_cache is not None and asked.symmetric_int8:
-        raise UsageError("--calibration-cache goes with a model without quantizers, so not with --symmetric-int8.")
+        raise UsageError("--calibration-cache is for a model without quantizers, --symmetric-int8 for one with them.")
     if asked.write_calibration_cache is not None and asked.fp8:
-        raise UsageError("--write-calibration-cache goes with --int8, not with --fp8: a cache has scales of int8.")
+        raise UsageError("--write-calibration-cache needs --int8, not --fp8: a cache has scales of int8.")
     _check_eight(asked)
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact", "calibration"):
         given = getattr(asked, name)
@@ -296,7 +296,7 @@ def _check_half(asked: RewriteOptions) -> None:
         if any(getattr(asked, other) for other in goes_with) or given in (None, False, (), []):
             continue
         *others, last = (f"--{other.replace('_', '-')}" for other in goes_with)
-        raise UsageError(f"{options_of(RewriteOptions)[name].flag} goes with {', '.join(others)} or {last}.")
+        raise UsageError(f"{options_of(RewriteOptions)[name].flag} needs {', '.join(others)} or {last}.")
     if asked.tolerance is not None and not 0 < asked.tolerance < math.inf:
         raise UsageError(f"--tolerance takes a number above 0, such as 0.01, not {asked.tolerance:g}.")
 
@@ -304,9 +304,9 @@ def _check_half(asked: RewriteOptions) -> None:
 def _check_tune(asked: RewriteOptions, target: Target) -> None:
     seconds = asked.tune_seconds
     if asked.tune and not target.rtx:
-        raise UsageError("--tune goes with --target rtx: the engines of other targets need a GPU.")
+        raise UsageError("--tune needs --target rtx: the engines of other targets need a GPU.")
     if seconds is not None and not asked.tune:
-        raise UsageError("--tune-seconds goes with --tune.")
+        raise UsageError("--tune-seconds needs --tune.")
     if seconds is not None and not 0 < seconds < math.inf:
         raise UsageError(f"--tune-seconds takes a number above 0, such as 300, not {seconds:g}.")
 

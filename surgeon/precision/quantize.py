@@ -97,7 +97,7 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     whole, lacking = without_lacking_types(whole, options.target)
     model = at_opset(whole, max(BY_AXIS, kind.opset))
     if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):
-        raise UsageError(f"--{kind.name} goes with a model without quantizers. For others there is --repair-qdq.")
+        raise UsageError(f"--{kind.name} is for a model without quantizers. For others there is --repair-qdq.")
     quantization = Quantization(model, options, data, kind)
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]

@@ -74,7 +74,7 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
     told = without_defaults(whole)
     model = _with_scales_by_axis(whole)
     if any(n.op_type == "QuantizeLinear" for n in model.graph.node):
-        raise UsageError("--calibration-cache goes with a model without quantizers. For others there is --repair-qdq.")
+        raise UsageError("--calibration-cache is for a model without quantizers. For others there is --repair-qdq.")
     lines = read_cache(Path(options.calibration_cache))
     found = scales_of(lines, Model(model))
     bare = Unquantized(copied(model), found.grids, {}, [], [])

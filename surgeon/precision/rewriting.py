@@ -73,7 +73,7 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     """
     started = time.perf_counter()
     if options.tune and measure is None:
-        raise UsageError("tune goes with surgeon.fix, or the commands rewrite and fix: it builds engines.")
+        raise UsageError("tune is for surgeon.fix and the commands rewrite and fix: it builds engines.")
     if options.write_calibration_cache is not None:
         read = [Path(p) for p in (source.path, options.calibration_cache) if p is not None]
         check_writable(Path(options.write_calibration_cache), *read)

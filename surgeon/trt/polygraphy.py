@@ -225,7 +225,7 @@ def _options(
 ) -> Mapping[str, Any] | None:
     if target is None:
         if plugins or strategy:
-            G_LOGGER.critical("--surgeon-plugins and --surgeon-strategy go with --surgeon-target.")
+            G_LOGGER.critical("--surgeon-plugins and --surgeon-strategy need --surgeon-target.")
         return None
     try:
         strategies = options_of(CheckOptions)["strategy"].kind.value(strategy or (), "--surgeon-strategy")
