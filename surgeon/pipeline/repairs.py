@@ -103,12 +103,13 @@ def _is_sorted(graph: GraphProto) -> bool:
 
 def _drop_unknown_attributes(graph: GraphProto) -> str:
     """An attribute that its operator has in no opset says nothing; one of another opset may."""
-    found = [(node, a.name) for node in graph.node for a in node.attribute if not _may_have(node, a.name)]
-    for node, name in found:
-        refill(node.attribute, [a for a in node.attribute if a.name != name])
+    found = [(node, [a.name for a in node.attribute if not _may_have(node, a.name)]) for node in graph.node]
+    found = [(node, names) for node, names in found if names]
+    for node, _ in found:
+        refill(node.attribute, [a for a in node.attribute if _may_have(node, a.name)])
     if not found:
         return ""
-    node, name = found[0]
+    node, name = found[0][0], found[0][1][0]
     why = "in any opset, and ONNX Runtime refuses it; it is removed"
     return f"repaired: {node.op_type} has no attribute '{name}' {why}"
 
