@@ -104,7 +104,7 @@ class RewriteOptions(CheckOptions):
         python='shapes of the outputs of custom operators, with the type if it is not float: {"y": "Nx256,float16"}')
     inputs: Mapping[str, str] | None = option(None, Pairs("=", "INPUT=FORM, such as image=uint8-nhwc"),
         "sizes and inputs", "type and layout of an image input: uint8-nhwc, or uint8-nhwc:mean=127.5:scale=0.00784 for "
-        "(pixel - mean) * scale; int64 for an input of floats that are sizes",
+        "(pixel - mean) * scale; int64 for a float input that holds sizes",
         flag="--input", metavar="X=FORM",
         python='type and layout of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, '
         "the Transpose and (pixel - mean) * scale become part of the model")
