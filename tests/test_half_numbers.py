@@ -98,7 +98,10 @@ def test_a_mask_stays_finite(form: str, low: float, way: str, verify: bool) -> N
     feeds |= {"c": np.asarray(True)} if "body" in form else {}
     expected = Runner(model).run(feeds)[0]
     assert np.isnan(expected[2]).all() == (low == -np.inf)
-    result = convert(model, way=way, data=[feeds] if verify else None, verify=verify, target="rtx")
+    data = [feeds] if verify else None
+    result = convert(
+        model, way=way, data=data, verify=verify, target="rtx", tolerance=0.05
+    )  # so that masks alone count
     assert result.gain == (2, 2)
     np.testing.assert_allclose(run(result.model, feeds), expected, atol=0.03)
 
