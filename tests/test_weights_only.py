@@ -213,3 +213,12 @@ def test_a_matrix_with_an_odd_last_dimension_stays_in_floats() -> None:
     result = few(given)
     assert [sizes for *_, sizes, _ in dequantized(result)] == [[256, 128]]
     assert any("its last dimension is odd" in w for w in result.report.warnings)
+
+
+def test_fix_does_not_call_the_change_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(model(), tmp_path / "in.onnx")
+    words = ["fix", str(tmp_path / "in.onnx"), "--for", "10.9", "--int4", "-o", str(tmp_path / "out.onnx")]
+    assert main(words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--int4 changes the numbers on purpose" in shown
+    assert "the quantizers move the outputs by" in shown

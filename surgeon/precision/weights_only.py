@@ -30,7 +30,7 @@ from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.repair_qdq import at_opset, without_defaults
 from surgeon.precision.standard import QUANTIZED_LIMIT
-from surgeon.report import counted
+from surgeon.report import QUANTIZE, counted
 
 BLOCKED = 21  # the opset from which DequantizeLinear has a scale for each block
 BLOCKS = (128, 64)  # rows: those of NVIDIA's documentation for int4
@@ -119,7 +119,7 @@ def quantized(source: Source, options: Options, data: Samples | None) -> Prepare
     quantization = Quantization(model, kind, blocks, options, data)
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "DequantizeLinear"]
-    record = applied(kind.option.lstrip("-"), [], after, "the weights", error=quantization.error)
+    record = applied(kind.option.lstrip("-"), [], after, "the weights", error=quantization.error, strategy=QUANTIZE)
     return Prepared(made, [record], [*told, *quantization.said()])
 
 

@@ -12,7 +12,7 @@ from surgeon.ir.files import read
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.freezing import frozen
-from surgeon.pipeline.options import Options
+from surgeon.pipeline.options import EIGHTS, WEIGHTS, Options
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
 from surgeon.precision.comparison import Comparison, OutputError
@@ -28,7 +28,7 @@ from surgeon.trt.runtime import RTX, title, use
 from surgeon.verdict_text import size_text
 
 # Options that change what a model computes, and print by how much.
-ON_PURPOSE = ("symmetric_int8", "repair_qdq", "calibration_cache", "allow_narrowing", "repair_eps")
+ON_PURPOSE = (*EIGHTS, *WEIGHTS, "symmetric_int8", "repair_qdq", "calibration_cache", "allow_narrowing", "repair_eps")
 
 
 @dataclass(frozen=True, slots=True)
