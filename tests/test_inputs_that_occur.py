@@ -101,7 +101,7 @@ def test_arrays_that_do_not_fit_are_named(arrays: dict[str, np.ndarray], said: s
 def test_one_sample_is_varied_within_its_range(dtype: type) -> None:
     """The squares of numbers around 500 do not fit into fp16: the noise comes from their deviation all the same."""
     x, k = np.linspace(-500, 500, 64, dtype=dtype).reshape(4, 16), np.arange(4)
-    same, mirrored, faint, both = Samples.of([{"x": x, "k": k}]).varied()
+    same, both, mirrored, faint = Samples.of([{"x": x, "k": k}]).varied()
     np.testing.assert_array_equal(same["x"], x)
     np.testing.assert_array_equal(mirrored["x"], x[:, ::-1])
     for found, of in ((faint, x), (both, x[:, ::-1])):

@@ -163,7 +163,7 @@ def convert(
     samples, kind, known = _samples(reference, feeds, base, shapes, verify, result)
     chosen, held = samples.part(0, 2), samples.part(1, 2)
     if feeds is not None and len(feeds) == 1:
-        held = samples
+        chosen = held = samples
     ranges = measure(source, chosen, base) if len(samples) else None
     conversion.plans(ranges if known else None)
     islands: Mapping[Node, str] = {}
@@ -172,7 +172,7 @@ def convert(
             few = feeds is None or len(feeds) == 1
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
             most = FEW_SAMPLES if budget_of(ranges, conversion.index) <= FEWEST else MOST_KEPT
-            compare = [against(part) for part in (samples.part(0, 2, most), held)]
+            compare = [against(part) for part in (chosen.part(0, 1, most), held)]
             islands = conversion.choose(compare, ranges, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
@@ -213,8 +213,8 @@ def _samples(
             raise UsageError("the calibration data has no inputs.")
         if len(feeds) == 1:
             result.inputs = [
-                "the data: one sample, and three made of it, mirrored and with less contrast, of which two chose "
-                "what stays fp32; all gave the errors"
+                "the data: one sample, and three made of it, mirrored and with less contrast, which chose what stays "
+                "fp32 and gave the errors"
             ]
             return feeds.varied(), "data", True
         half = f"{len(feeds)} samples, every second one chose what stays fp32, the others gave the errors"

@@ -56,7 +56,7 @@ class Samples:
 
     def varied(self) -> Samples:
         """The samples, and after each three that are made of it: mirrored along the longest axis, with noise and half
-        the contrast, and all of that.
+        the contrast, and first all of that.
 
         Integers stay. One sample says little about the error on others.
         """
@@ -64,7 +64,7 @@ class Samples:
         def loads() -> Iterator[Load]:
             for load in self._loads():
                 yield load
-                for mirrored, is_faint in ((True, False), (False, True), (True, True)):
+                for mirrored, is_faint in ((True, True), (True, False), (False, True)):
                     yield partial(_variant, load, mirrored, is_faint)
 
         return Samples(loads)
