@@ -711,7 +711,7 @@ def test_an_error_above_the_tolerance_is_refused() -> None:
     )
     result = convert(model)
     assert result.failed and result.withheld and result.errors[0].output == "y" and result.errors[0].relative > 0.01
-    assert "'y' is off by" in result.warnings[-1] and "2 from" in result.warnings[-1]
+    assert "'y' is off by" in result.warnings[-1] and "2 nodes from" in result.warnings[-1]
     assert result.to_json()["outputs"][0]["ok"] is False
     assert not convert(model, tolerance=10.0).failed
     assert not convert(model, allow_inexact=True).withheld
