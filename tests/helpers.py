@@ -16,8 +16,11 @@ from surgeon.ir.model import Model
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.prepared import Asked
+from surgeon.proof import breakpoints, judge
+from surgeon.proof.breakpoints import MOST_RUNS
 from surgeon.proof.cache import ProofCache
 from surgeon.proof.feeds import feeds_of
+from surgeon.proof.probes import MOST_PROBED
 from surgeon.proof.whole import prove_models
 from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Rule
@@ -68,6 +71,13 @@ is_long = False  # whether the long tests run, as conftest.py sets it before it 
 def examples(count: int) -> int:
     """How many random examples a test tries: `count` where the long tests run, else fewer."""
     return count if is_long else min(count, max(count // FEWER, FEWEST))
+
+
+def probe_less(patch: pytest.MonkeyPatch) -> None:
+    """Make proofs try a part of each kind of probe, and search for breakpoints among small sizes alone."""
+    patch.setattr(judge, "MOST_PROBED", MOST_PROBED // 32)
+    patch.setattr(breakpoints, "MOST_RUNS", MOST_RUNS // 32)
+    patch.setattr(breakpoints, "LARGEST_OCTAVE", 10)
 
 
 def one_a_spelling(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from helpers import compare_models, examples, require_opset
+from helpers import compare_models, examples, probe_less, require_opset
 from helpers import model as written
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -39,6 +39,13 @@ PASSES = (
 )
 settings.register_profile("activations", deadline=None, max_examples=examples(40), derandomize=True)
 settings.load_profile("activations")
+
+
+@pytest.fixture(autouse=True)
+def _probed_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests below draw inputs of their own, and tests/cases has each spelling."""
+    probe_less(monkeypatch)
+
 
 slope = st.floats(-1e4, 1e4, width=32, allow_subnormal=False)
 

@@ -10,18 +10,16 @@ import onnx
 import onnxruntime
 import pytest
 from casefile import Case
-from helpers import compare_models, onnxruntime_runs, require_opset
+from helpers import compare_models, onnxruntime_runs, probe_less, require_opset
 
 import surgeon
 from surgeon.ir.definitions import by_definition, in_own_domain
-from surgeon.proof import judge
 from surgeon.rules import registry
 
 CASES = casefile.paths()
 # The probes of a window take half of the time of a case. The first case of each pass has all, the others a part
 # of each kind: `test_case_is_proved_on_all_probes`, a long test, makes the others.
 FULLY_PROBED = set({path.parent: path for path in reversed(CASES)}.values())
-FEW_PROBED = judge.MOST_PROBED // 32
 
 
 def _id(path: Path) -> str:
@@ -41,7 +39,7 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 @pytest.mark.parametrize("path", CASES, ids=_id)
 def test_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path not in FULLY_PROBED:
-        monkeypatch.setattr(judge, "MOST_PROBED", FEW_PROBED)
+        probe_less(monkeypatch)
     case = casefile.load(path)
     require_opset(case.model.opset_import[0].version)
     if _id(path) in casefile.NOT_RUN and not onnxruntime_runs(case.model):
