@@ -4,6 +4,7 @@
     python benchmarks/fuzz.py --seeds 5000:6000         those seeds
     python benchmarks/fuzz.py --jobs 16 --out found     the same in 16 processes; every line goes to found/ as well
     python benchmarks/fuzz.py --fp16                    converts each to fp16, on two samples of normal numbers
+    python benchmarks/fuzz.py --models FOLDER           parts of the models there, with something odd (`splices`)
 
 A seed is one model: a window that the pattern of a rule describes (`windows`), with an operator, a
 number, an attribute or a reader changed in half of them. It is rewritten with every pass, for one of several targets,
@@ -33,6 +34,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -41,6 +43,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
+from splices import spliced
 from windows import Undrawable, draw
 
 import surgeon
@@ -110,10 +113,10 @@ def _change(proto: ModelProto, chance: random.Random) -> None:
         graph.output.extend(i for i in known if i.name == node.output[0] and i.HasField("type"))
 
 
-def judge(seed: int) -> Judged:
+def judge(seed: int, make: Callable[[int], ModelProto] = model_of) -> Judged:
     """What becomes of a seed's model."""
     try:
-        proto = model_of(seed)
+        proto = make(seed)
     except Undrawable as error:
         return Judged(seed, SKIPPED, str(error))
     target = TARGETS[seed % len(TARGETS)]
@@ -284,6 +287,7 @@ def main() -> None:
     cli.add_argument("--seeds", default="0:1000000000", help="FIRST:LAST, without the last")
     cli.add_argument("--jobs", type=int, default=1)
     cli.add_argument("--fp16", action="store_true")
+    cli.add_argument("--models", type=Path, help="a folder of models, parts of which are taken")
     cli.add_argument("--out", type=Path, help="a folder for what is printed")
     args = cli.parse_args()
     seeds = range(*map(int, args.seeds.split(":")))
@@ -292,7 +296,10 @@ def main() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         to.append((args.out / "fuzz.jsonl").open("w"))
     started, counts = time.time(), Counter[tuple[str, str, str]]()
-    for judged in in_processes(seeds, args.jobs, started + args.seconds, judge_fp16 if args.fp16 else judge):
+    judging: Judge = judge_fp16 if args.fp16 else judge
+    if args.models:
+        judging = partial(judge, make=partial(spliced, sorted(args.models.rglob("*.onnx"))))
+    for judged in in_processes(seeds, args.jobs, started + args.seconds, judging):
         counts[judged.outcome, judged.verify, judged.why if judged.outcome == SKIPPED else ""] += 1
         if judged.outcome not in GOOD:
             _say(judged._asdict(), to)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from surgeon.ir.run import load_error
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import fuzz
+from splices import spliced
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1000), marks=pytest.mark.long)], ids=str)
@@ -23,6 +25,14 @@ def test_random_windows_come_out_right(seeds: range) -> None:
     """`benchmarks/fuzz.py --seeds N:N+1` shows one of them again."""
     judged = map(fuzz.judge, seeds)
     assert [str(j) for j in judged if j.outcome not in fuzz.GOOD] == []
+
+
+def test_parts_of_the_samples_are_right() -> None:
+    """`benchmarks/fuzz.py --models FOLDER`: other types, sizes, names, functions and sparse weights."""
+    files = sorted((Path(__file__).resolve().parent.parent / "samples").rglob("*.onnx"))
+    judged = [fuzz.judge(seed, partial(spliced, files)) for seed in range(24)]
+    assert [str(j) for j in judged if j.outcome not in fuzz.GOOD] == []
+    assert sum(j.outcome == fuzz.RIGHT for j in judged) >= 10
 
 
 def judged_by_turns(seed: int) -> fuzz.Judged:
