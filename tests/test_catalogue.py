@@ -379,9 +379,9 @@ TABLE = [
         Row("Pad_reflect_N_symbolic_input_pad", files, BECOMES, "P-e: Mod is written out for 8.4", by_target(
             f"Shape Gather Shape Gather {MOD} Sub {MOD} {MOD} Sub {MOD} Unsqueeze Unsqueeze Concat Pad Conv Unsqueeze Slice Unsqueeze Slice", ops))
         for files, ops in (
-            ("ts", "Shape Gather Shape Gather Mod Sub Mod Mod Sub Mod Unsqueeze Unsqueeze Concat ConstantOfShape Concat Reshape Slice Transpose Reshape Pad Conv"
+            ("ts", "Shape Gather Shape Gather Mod Sub Mod Mod Sub Mod Unsqueeze Unsqueeze ConstantOfShape Concat Reshape Slice Transpose Reshape Pad Conv"
              " Unsqueeze Slice Unsqueeze Slice"),
-            ("ts_nofold", "Shape Gather Shape Gather Mod Sub Mod Mod Sub Mod Unsqueeze Unsqueeze Unsqueeze Unsqueeze Concat ConstantOfShape Concat Reshape Slice Transpose"
+            ("ts_nofold", "Shape Gather Shape Gather Mod Sub Mod Mod Sub Mod Unsqueeze Unsqueeze Unsqueeze Unsqueeze ConstantOfShape Concat Reshape Slice Transpose"
              " Reshape Pad Conv Unsqueeze Slice Unsqueeze Slice"),
         )
     ),
