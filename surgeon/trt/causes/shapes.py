@@ -6,6 +6,13 @@ from surgeon.trt.causes.cause import CHECK, PROFILE, REWRITE, SHAPES, Cause, Wei
 
 ROWS: tuple[Cause, ...] = (
     Cause(
+        "float-size-input",
+        (r"[Nn]etwork input .*is (?:a )?shape tensor.* must have type",),
+        "Sizes are computed from an input of floats. TensorRT reads sizes from inputs of integers alone.",
+        "Make the input that the line names one of integers, or freeze it: --set NAME=640,640.",
+        f"{REWRITE} --input NAME=int64",
+    ),
+    Cause(
         "size-input-values",
         (
             r"optimization profile (?:\d+ )?is missing values for shape input",
@@ -132,7 +139,6 @@ ROWS: tuple[Cause, ...] = (
         "shape-tensor",
         (
             "applied to shape tensor must have 0 or 1 reshape dimensions",
-            "network input that is shape tensor must have type",
             "implementation assumes 1D size of known size",
             "output can ?not be used as shape tensor",
             "cannot be used to compute a shape tensor",
