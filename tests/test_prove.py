@@ -235,7 +235,7 @@ def test_verify_full_compares_whole_models(tmp_path: Path) -> None:
 
 def test_a_model_that_the_checker_refuses_is_left_alone(tmp_path: Path) -> None:
     proto = model(RELU)
-    proto.graph.node[1].attribute.append(onnx.helper.make_attribute("nonsense", 1))
+    proto.graph.node[1].input.append("a")
     result = with_pass(tmp_path, "Relu(x)", "b.Max(x, 0.0)", proto)
     assert not result.report.applied
     assert "checker refuses" in result.report.declined[0].why
