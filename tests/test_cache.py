@@ -262,4 +262,4 @@ def test_a_pipe_gets_a_line_of_progress_now_and_then(
     with Screen().progress() as progress:
         for now[0], done in ((1.0, 1), (5.5, 2), (6.0, 3), (11.0, 4)):
             progress("proving", done, 9)
-    assert capsys.readouterr().err == "proving 2 of 9\nproving 4 of 9\n"
+    assert capsys.readouterr().err == "proving 2 of 9, about 16 s left\nproving 4 of 9, about 12 s left\n"

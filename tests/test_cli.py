@@ -29,6 +29,13 @@ g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float a = {0.1}> {
   [larger] h = Max(x, m)
   [last] y = Neg(h)
 }"""
+CONVOLVED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3,3,1,1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}, float a = {0.1}> {
+  c = Conv(x, w)
+  m = Mul(c, a)
+  h = Max(c, m)
+  y = Neg(h)
+}"""
 NORM = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,3,8,8] x) => (float[N,3,8,8] y) <float[3] s = {1, 2, 3}, float[3] b = {0, 1, 0}> {
   [norm] y = InstanceNormalization <epsilon = 0.001> (x, s, b)
@@ -320,7 +327,7 @@ def test_fp16(tmp_path: Path, capsys: Captured) -> None:
 
 def test_what_is_counted_is_what_was_written(tmp_path: Path, capsys: Captured) -> None:
     """The casts of a conversion to fp16 count, in the answer, in the table and in the reports."""
-    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    source, out = write(tmp_path, CONVOLVED), tmp_path / "out.onnx"
     reports = ["--report", tmp_path / "r.json", "--report", tmp_path / "r.html"]
     assert run("rewrite", source, out, "--target", "8.4", "--fp16", *reports) == 0
     nodes = len(onnx.load(out).graph.node)
@@ -527,7 +534,7 @@ def test_compare_what_the_parser_understood(tmp_path: Path, capsys: Captured) ->
 
 
 def test_compare_says_that_one_is_in_half_precision(tmp_path: Path, capsys: Captured) -> None:
-    source, out = write(tmp_path, LEAKY), tmp_path / "out.onnx"
+    source, out = write(tmp_path, CONVOLVED), tmp_path / "out.onnx"
     assert run("rewrite", source, out, "--target", "rtx", "--fp16") == 0
     np.savez(tmp_path / "x.npz", x=np.linspace(-1, 1, 192, dtype=np.float32).reshape(1, 3, 8, 8))
     capsys.readouterr()

@@ -31,7 +31,10 @@ class Ranges:
     feeds: int = 0
 
     def largest(self, name: str) -> float | None:
-        """The largest finite |number| of a tensor; None where it was not measured, inside a body for example."""
+        """The largest finite |number| of a tensor; None where it was not measured, inside a body for example.
+
+        inf where a tensor of half precision was not finite.
+        """
         return self._largest.get(name)
 
     def smallest(self, name: str) -> float | None:
@@ -43,14 +46,14 @@ class Ranges:
         return self._elements.get(name, 0)
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Note the range of a tensor on one feed. What is not finite stays so in any type: a mask of -inf, and NaN in
-        the row that it hides."""
+        """Note the range of a tensor on one feed. What is not finite in fp32 stays so in any type: a mask of -inf, and
+        NaN in the row that it hides. In half precision it may have overflowed."""
         size = np.abs(array)
         self._elements[name] = max(self._elements.get(name, 0), array.size)
         largest = float(size.max(initial=0))
         if not np.isfinite(largest):
-            size = size[np.isfinite(size)]
-            largest = float(size.max(initial=0))
+            is_half = array.dtype.itemsize == 2
+            largest = np.inf if is_half else float(size[np.isfinite(size)].max(initial=0))
         self._largest[name] = max(self._largest.get(name, 0.0), largest)
         smallest = float(size.min(initial=np.inf, where=size > 0))
         if smallest < np.inf:

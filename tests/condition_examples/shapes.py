@@ -49,10 +49,13 @@ CONSTANTS = "<int64[2] e = {1, 1}, int64[2] a = {0, 1}, float[2] p = {0, 1}>"
 
 
 def of_floats(op: str, call: str) -> Example:
-    text = f"(float[2,3] x, float[2] q) => {RETURNED.get(op, '(float[a,b] y)')} {CONSTANTS} {{ r = Cast <to = 7> (q) {call} }}"
+    given = {"Pad": "(float[2,3] x, float[4] q)", "Reshape": "(float[1,1] x, float[2] q)"}.get(
+        op, "(float[2,3] x, float[2] q)"
+    )
+    text = f"{given} => {RETURNED.get(op, '(float[a,b] y)')} {CONSTANTS} {{ r = Cast <to = 7> (q) {call} }}"
     beside = {"TopK": (BAD_INPUT.format(1),)}.get(op, ())
     first, why = "8.5" if op in RARE else "8.4", "a size follows from the input 'q', which holds floats"
-    taken = text.replace("float[2] q", "int64[2] q")
+    taken = text.replace("float[2] q", "int64[2] q").replace("float[4] q", "int64[4] q")
     return Example(op, f"{first} to 11.4, rtx", why, 13, text, (taken,), beside=beside)
 
 
