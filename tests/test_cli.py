@@ -338,7 +338,7 @@ def test_what_is_counted_is_what_was_written(tmp_path: Path, capsys: Captured) -
         and re.search(r"operator +Cast +0 before +2 after", printed)
     )
     assert sum(json.loads((tmp_path / "r.json").read_text())["ops"]["after"].values()) == nodes
-    assert f"3 &rarr; {nodes}" in (tmp_path / "r.html").read_text()
+    assert f"4 &rarr; {nodes}" in (tmp_path / "r.html").read_text()
 
 
 def test_fp16_that_could_not_be_compared(tmp_path: Path, capsys: Captured) -> None:
