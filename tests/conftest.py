@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ __all__ = ["batches_here"]  # a fixture
 pytest.register_assert_rewrite("blocks")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 HALF_GIB = 1 << 29
+# Of so many tests of a function one is fast, the others are long. Each is one model or one target of hundreds.
+ONE_OF = {"test_catalogue": 2, "test_corpus": 2, "test_less_known": 3, "test_near_misses": 2, "test_samples": 2}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +28,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     helpers.is_long = config.option.markexpr.startswith("long")
     _keep_memory()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as long what ONE_OF leaves out, where tests are chosen by that mark."""
+    if "long" not in config.option.markexpr:
+        return
+    of_function: Counter[str] = Counter()
+    for item in items:
+        share = ONE_OF.get(item.path.stem, 1) if hasattr(item, "callspec") else 1
+        of_function[item.nodeid.partition("[")[0]] += 1
+        if (of_function[item.nodeid.partition("[")[0]] - 1) % share:
+            item.add_marker(pytest.mark.long)
 
 
 def _keep_memory() -> None:
