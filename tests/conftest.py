@@ -18,7 +18,14 @@ pytest.register_assert_rewrite("blocks")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 HALF_GIB = 1 << 29
 # Of so many tests of a function one is fast, the others are long. Each is one model or one target of hundreds.
-ONE_OF = {"test_catalogue": 2, "test_corpus": 2, "test_less_known": 3, "test_near_misses": 2, "test_samples": 2}
+ONE_OF = {
+    "test_activations": 2,
+    "test_catalogue": 2,
+    "test_corpus": 2,
+    "test_less_known": 3,
+    "test_near_misses": 2,
+    "test_samples": 2,
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
