@@ -110,6 +110,7 @@ g (float16[2,16] x) => (float16[2,16] y) { y = Abs (x) }"""
         (QUANTIZED, "10.9", " --int8"),
         (QUANTIZED, "11", ""),
         (HALF, "8.6", ""),
+        (HALF, "9.0", " --stronglyTyped"),
         (HALF, "10.9", " --stronglyTyped"),
         (HALF, "11", ""),
     ],

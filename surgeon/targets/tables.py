@@ -143,8 +143,9 @@ TIES_SIZES = since(8, 5, rtx=True)
 
 # They compute each node in the types of the file, without flags for precision (docs/trt-support.md, sections 8 and 9).
 STRONGLY_TYPED = since(11, 0, rtx=True)
-# Their trtexec does so with --stronglyTyped (NVIDIA/TensorRT release/10.0, samples/common/sampleOptions.cpp).
-TYPED_ON_REQUEST = since(10, 0)
+# Their trtexec does so with --stronglyTyped (NVIDIA/TensorRT, samples/common/sampleOptions.cpp: release/9.0 has it, and
+# release/8.6 not).
+TYPED_ON_REQUEST = since(9, 0)
 
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
