@@ -233,6 +233,20 @@ def test_fix_says_that_quantizers_gain_nothing(
     assert (hint in capsys.readouterr().out) == said
 
 
+def test_fix_counts_a_quantizer_with_two_faults_once(tmp_path: Path, capsys: Captured) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[2,16] x) => (float[2,16] y) <float s = {0.1}, uint8 z = {3}> {
+    a = Abs (x)
+    q = QuantizeLinear (a, s, z)
+    d = DequantizeLinear (q, s, z)
+    y = Softmax (d)
+}"""
+    run("check", write(tmp_path, text), "--target", "10.9")
+    assert capsys.readouterr().out.count("surgeon rewrite --symmetric-int8 --repair-qdq") == 2
+    run("fix", write(tmp_path, text), "--for", "10.9")
+    assert "1 node with quantizers gains nothing from int8" in capsys.readouterr().out
+
+
 def test_fix_writes_reports_that_can_be_verified(tmp_path: Path, capsys: Captured) -> None:
     source, report, page = write(tmp_path, NORM), tmp_path / "r.json", tmp_path / "r.html"
     assert run("fix", source, "--for", "8.4", "--report", report, "--report", page) == 0

@@ -274,7 +274,9 @@ def _types(model: ModelProto, target: Target) -> str:
 
 def _quantizers(source: Source, target: Target) -> str:
     """What is wrong with the quantizers of the original; empty without any, and where all of them gain something."""
-    found = sum(bool(m.fixed_by) for m in misplaced(Model(source.proto(), source.base), target))
+    if not is_quantized(source.look()):
+        return ""
+    found = len({m.node for m in misplaced(Model(source.look(), source.base), target) if m.fixed_by})
     if not found:
         return ""
     return (
