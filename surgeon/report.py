@@ -238,6 +238,10 @@ class Report:
             found.setdefault((a.pass_name, a.strategy), []).append(a)
         return [_group(name, strategy, those) for (name, strategy), those in sorted(found.items())]
 
+    def errors(self, grade: str) -> list[float]:
+        """The errors of the rewrites of a grade."""
+        return [a.max_error for a in self.applied if a.grade == grade and a.max_error is not None]
+
     def to_json(self) -> dict[str, Any]:
         """The report's JSON value, field by field in docs/report.md."""
         return {

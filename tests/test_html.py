@@ -98,6 +98,20 @@ def test_a_rewrite_is_drawn_before_and_after() -> None:
     assert ">Expand</text>" in before and ">Expand</text>" not in after and ">Div</text>" in after
 
 
+def test_quantizers_are_measured_and_not_proved() -> None:
+    """Their error is that of the outputs, not of a window."""
+    quantized = """(float[2,8] x) => (float[2,8] y) <float s = {0.1}, uint8 z = {3}> {
+        q = QuantizeLinear (x, s, z)
+        d = DequantizeLinear (q, s, z)
+        y = Relu (d)
+    }"""
+    report = surgeon.rewrite(helpers.model(quantized), target="10.9", symmetric_int8=True).report
+    assert [a.grade for a in report.applied] == ["measured"]
+    page = render(report)
+    assert '<span class="pill good">measured</span>' in page and "proved</span>" not in page
+    assert "<b>-</b><span>largest error of a window" in page and "<span>how far quantizers move the outputs" in page
+
+
 def test_what_is_prepared_is_listed_without_a_drawing() -> None:
     model = helpers.model("(float[1,4] x) => (float[1,4] y) { y = Relu (x) }")
     page = render(surgeon.rewrite(model, target="rtx", dynamic_batch=True).report)

@@ -200,15 +200,14 @@ def _rewrites(report: Report) -> str:
 def _proof(report: Report) -> str:
     if report.verify["mode"] == "none":
         return "none proved (--verify none)"
-    moved = [a.max_error for a in report.applied if a.grade == MEASURED and a.max_error is not None]
-    errors = [a.max_error for a in report.applied if a.grade == TESTED and a.max_error is not None]
+    moved, errors = report.errors(MEASURED), report.errors(TESTED)
     said = [f"the quantizers move the outputs by {error_text(max(moved))}"] if moved else []
     if len(errors) + len(moved) < len(report.applied):
         return ", ".join([f"{len(errors)} of them proved", *said])
-    each = "proved in isolation" if len(report.applied) == 1 else "each proved in isolation"
-    if moved:
-        each = f"the other {counted(len(errors), 'rewrite')} proved in isolation"
-    return ", ".join([*said, *([f"{each}, largest error {error_text(max(errors))}"] if errors else [])])
+    if errors:
+        those = f"the other {counted(len(errors), 'rewrite')} " if moved else "each " if len(errors) > 1 else ""
+        said.append(f"{those}proved in isolation, largest error {error_text(max(errors))}")
+    return ", ".join(said)
 
 
 def _whole_models(report: Report) -> list[str]:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
-from surgeon.report import Applied, Declined, Group, Report, target_name
-from surgeon.verdict_text import answer, merged, nameless, shared_reason
+from surgeon.report import MEASURED, TESTED, UNPROVED, Applied, Declined, Group, Report, target_name
+from surgeon.verdict_text import GRADED, answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
@@ -161,7 +161,7 @@ def _head(report: Report, title: str, written: str, precision: Precision | None,
     tiles = [
         _tile(str(len(report.applied)), _count_word(len(report.applied), "rewrite")),
         _tile(nodes, "nodes"),
-        _tile(_largest(report), "largest error of a window"),
+        _tile(_largest(report.errors(TESTED)), "largest error of a window"),
         _tile(str(len(report.undone)), "undone", "bad" if report.undone else ""),
         _tile(str(len(report.declined)), "declined"),
         _tile(str(len(report.untaken)), "unsupported", "bad" if report.untaken else ""),
@@ -174,6 +174,8 @@ def _head(report: Report, title: str, written: str, precision: Precision | None,
         whole = '<p><span class="pill warn">whole models were not compared</span></p>'
     elif report.verify.get("max_error") is not None:
         whole = f"<p>The whole models agree to {_error(report.verify['max_error'])} of the largest output.</p>"
+    if moved := report.errors(MEASURED):
+        tiles.append(_tile(_largest(moved), "how far quantizers move the outputs"))
     if precision is not None:
         tiles.append(
             _tile(_error(precision.worst), f"largest error of {precision.way}", "bad" if precision.failed else "")
@@ -244,13 +246,13 @@ def _state(report: Report, precision: Precision | None = None) -> str:
 def _proof(report: Report) -> tuple[str, str]:
     if not report.applied:
         return "good", "nothing to rewrite"
-    if report.verify.get("mode") == "none" or any(a.max_error is None for a in report.applied):
+    grades = {a.grade for a in report.applied}
+    if report.verify.get("mode") == "none" or UNPROVED in grades:
         return "warn", "not proved"
-    return "good", "proved"
+    return "good", " and ".join(word for grade, word in GRADED.items() if grade in grades)
 
 
-def _largest(report: Report) -> str:
-    errors = [a.max_error for a in report.applied if a.max_error is not None]
+def _largest(errors: Sequence[float]) -> str:
     return _error(max(errors)) if errors else "-"
 
 
