@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -28,6 +30,7 @@ from surgeon.trt.handover import polygraphy_command
 from surgeon.trt.runners import (
     BindingsRunner,
     Engine,
+    EngineFile,
     FunctionRunner,
     OnnxRuntime,
     ParsedNetwork,
@@ -155,6 +158,22 @@ def test_an_engine_is_the_second_model(tmp_path: Path, capsys: Captured) -> None
     ):
         assert run("compare", *words) == 2
         assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shapes", [None, {"x": (2, 3)}])
+def test_an_engine_of_another_model_is_refused_at_any_sizes(
+    shapes: dict[str, tuple[int, ...]] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU runs is a stand-in here, with the names of its tensors."""
+    engine = SimpleNamespace(num_io_tensors=2, get_tensor_name=["x", "other"].__getitem__)
+    engine.get_tensor_profile_shape = lambda name, profile: [(1, 3)] * 3
+    built = EngineFile(Engine(SimpleNamespace(__name__="tensorrt_rtx", __version__="1")), tmp_path / "in.engine")
+    built._runner = SimpleNamespace(engine=engine, get_input_metadata=lambda use_numpy_dtypes: ["x"])
+    monkeypatch.setattr(built, "start", lambda model: contextlib.nullcontext())
+    monkeypatch.setattr("surgeon.trt.compare._engine_of", lambda *given: built)
+    source = write(tmp_path, LEAKY)
+    with pytest.raises(UsageError, match="the model and the engine have different tensors: other, y"):
+        compare(source, source, shapes=shapes)
 
 
 @needs_no_gpu

@@ -106,7 +106,8 @@ def compare(
     names = [o.name for o in before.graph.output]
     with contextlib.ExitStack() as held:
         second = held.enter_context(built.start(before)) if built else None
-        shapes = shapes or (built.shapes(before) if built else None)
+        usual = built.shapes(before) if built else None  # whatever the sizes are: it refuses another model's engine
+        shapes = shapes or usual
         try:
             pair = whole_pair(before, after, shapes=shapes)
             standard = Standard(

@@ -232,8 +232,7 @@ class EngineFile:
         self._runner: Any = None
 
     def start(self, model: ModelProto, path: Path | None = None, inputs: Sequence[Feeds] = ()) -> Running:
-        """Load the engine. Raises EngineError where it does not load, UsageError where its interface is not the
-        model's."""
+        """Load the engine. Raises EngineError where it does not load."""
         with PolygraphyLog() as log:
             from polygraphy.backend.trt import EngineFromBytes, LoadPlugins
 
@@ -246,7 +245,10 @@ class EngineFile:
         return Running(self.title, self._runner, narrows=True)
 
     def shapes(self, model: ModelProto) -> dict[str, tuple[int, ...]]:
-        """The sizes of the inputs that the first profile of the started engine is best at."""
+        """The sizes of the inputs that the first profile of the started engine is best at.
+
+        Raises UsageError where the engine has other inputs and outputs than the model.
+        """
         engine, found = self._runner.engine, {}
         for name in self._runner.get_input_metadata(use_numpy_dtypes=False):
             if hasattr(engine, "get_tensor_profile_shape"):
@@ -254,7 +256,7 @@ class EngineFile:
             else:  # TensorRT 8.2 to 8.4
                 found[name] = tuple(engine.get_profile_shape(0, name)[1])
         own = {t.name for t in (*given_inputs(model), *model.graph.output)}
-        differing = own ^ {*found, *self._names()}
+        differing = own.symmetric_difference(self._names())
         if differing:
             raise UsageError(f"the model and the engine have different tensors: {', '.join(sorted(differing))}.")
         return found
