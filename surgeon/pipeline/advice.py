@@ -100,8 +100,8 @@ OF_ONNX_RUNTIME = {
 def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     """The advice for each entry of `report.untaken`: what makes the target support that node, or a target that does.
 
-    In this order: an option that keeps a rewrite which could not be proved, the options that hold a pass back, a later
-    TensorRT. Each is tried, none is guessed.
+    In this order: the option for sizes that are floats, one that keeps a rewrite which could not be proved, those that
+    hold a pass back, a later TensorRT. All but the first are tried, and not guessed.
     """
     refused = result.report.untaken
     if not refused:
@@ -112,10 +112,6 @@ def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     narrowed = _taken_in_other_types(result, options)
     found = []
     for d in refused:
-        sizes = OF_FLOATS.search(d.why)
-        if sizes is not None:
-            found.append(f"--input {shlex.quote(f'{sizes[1]}=int64')} makes it an input of integers")
-            continue
         cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
         found.append(cure or _cure(nodes.get(d.node), options.target))
     return found
@@ -123,6 +119,8 @@ def advice_for(result: Result, source: Source, options: Options) -> list[str]:
 
 def _option(refused: Declined, unproved: str, by_default: Collection[str], narrowed: Collection[str]) -> str:
     """The option that makes the target support a node, as a sentence; empty for none."""
+    if sizes := OF_FLOATS.search(refused.why):
+        return f"--input {shlex.quote(f'{sizes[1]}=int64')} makes it an input of integers"
     if unproved:
         return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
