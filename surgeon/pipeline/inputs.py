@@ -35,7 +35,7 @@ TO_FRONT, TO_BACK = [0, 3, 1, 2], [0, 2, 3, 1]
 FEW = (1, 3, 4)  # channels of an image
 FORM = re.compile(r"(?P<kind>[a-z]+\d+)-(?P<layout>nhwc|nchw)(?P<rest>(:[a-z]+=[^:]*)*)")
 EXAMPLE = "uint8-nhwc or uint8-nhwc:mean=123.7,116.3,103.5:scale=0.0171,0.0175,0.0174"
-OF_SIZES = "int64 or int32 is for an input of sizes, of at most one dimension"
+OF_SIZES = "int64 or int32 is for an input of sizes: floats, in at most one dimension"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class _Step:
         if not form.layout and elem in FLOATS and len(dims) < 2:
             return cls(SIZES[form.kind], elem, (), None, None)
         if not form.layout:
-            raise UsageError(f"the input '{info.name}' cannot become {form.kind}: {OF_SIZES}, and of floats.")
+            raise UsageError(f"the input '{info.name}' cannot become {form.kind}: {OF_SIZES}.")
         if len(dims) != 4:
             raise UsageError(f"the input '{info.name}' has {len(dims)} dimensions: --input is for images, of four.")
         if elem not in (TensorProto.FLOAT, TensorProto.FLOAT16):

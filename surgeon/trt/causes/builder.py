@@ -212,8 +212,8 @@ ROWS: tuple[Cause, ...] = (
         (r"precision has been set for a layer or layer output, but \w+ is not configured in the builder",),
         "The model has tensors of int8 or fp16, and the build does not allow that type. TensorRT up to 10 needs an "
         "option for it.",
-        "Build with --int8 a model with QuantizeLinear, with --fp16 one in fp16. From TensorRT 9 on --stronglyTyped "
-        "allows all types of the file.",
+        "Build a model that has QuantizeLinear with --int8, and one in fp16 with --fp16. From TensorRT 9 on "
+        "--stronglyTyped allows all types of the file.",
         f"{BUILD} --int8",
     ),
     Cause(

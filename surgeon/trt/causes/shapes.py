@@ -9,7 +9,7 @@ ROWS: tuple[Cause, ...] = (
         "float-size-input",
         (r"[Nn]etwork input .*is (?:a )?shape tensor.* must have type",),
         "Sizes are computed from an input of floats. TensorRT reads sizes from inputs of integers alone.",
-        "Make the input that the line names one of integers, or freeze it: --set NAME=640,640.",
+        "Change the input that the line names to integers, or freeze it: --set NAME=640,640.",
         f"{REWRITE} --input NAME=int64",
     ),
     Cause(
