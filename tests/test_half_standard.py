@@ -11,6 +11,7 @@ from surgeon.precision import convert
 from surgeon.precision.comparison import Comparison, Moved, OutputError
 from surgeon.precision.conversion import PrecisionResult, _note_steps
 from surgeon.precision.data import Samples
+from surgeon.precision.standard import mean_error
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 rng = np.random.default_rng(7)
@@ -122,6 +123,13 @@ def test_an_error_within_the_tolerance_with_the_steps_is_no_warning() -> None:
     result = PrecisionResult(ModelProto(), tolerance=0.1)
     _note_steps(STEPS, Moved(1.4, 1.4), result)
     assert not result.failed and not result.warnings
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_number_that_is_not_finite_is_an_infinite_error(number: float) -> None:
+    given, expected = np.array([1.0, number]), np.array([1.0, 2.0])
+    assert mean_error(given, expected) == np.inf
+    assert mean_error(given, np.array([1.0, np.nan])) == 0
 
 
 def test_the_error_of_a_small_score_is_that_of_its_logit() -> None:

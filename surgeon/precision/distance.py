@@ -14,7 +14,7 @@ from surgeon.pipeline.options import Options
 from surgeon.precision.comparison import score
 from surgeon.precision.data import Samples, load_metric
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.standard import kinds_of, row_gaps
+from surgeon.precision.standard import kinds_of, row_gaps, squares
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
 
@@ -89,11 +89,9 @@ class Distances:
             return np.inf, 1.0
         if not is_float(exact.dtype):
             return (float((now != exact).sum()), float(exact.size)) if now.shape == exact.shape else (1.0, 1.0)
+        if not is_chosen:
+            return squares(now, exact)
         wide = exact.astype(np.float64)
-        finite = np.isfinite(wide)
-        total = float((wide[finite] ** 2).sum())
-        if is_chosen:
-            gaps = row_gaps(now, exact) * float(np.abs(wide[finite]).max(initial=0.0))
-            return float((gaps**2).sum()) * (wide.size / max(gaps.size, 1)), total
-        gaps = now.astype(np.float64)[finite] - wide[finite]
-        return (float((gaps**2).sum()) if np.isfinite(gaps).all() else np.inf), total
+        numbers = wide[np.isfinite(wide)]
+        gaps = row_gaps(now, exact) * float(np.abs(numbers).max(initial=0.0))
+        return float((gaps**2).sum()) * (exact.size / max(gaps.size, 1)), float((numbers**2).sum())

@@ -22,6 +22,7 @@ is often that of a number near the border of two steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -214,10 +215,20 @@ def error_of(given: np.ndarray, expected: np.ndarray, *, quick: bool = False) ->
 
 def mean_error(given: np.ndarray, expected: np.ndarray) -> float:
     """The root of the mean square of the errors, relative to that of the numbers of the original that are finite."""
-    b = expected.astype(np.float64)
-    counted = np.isfinite(b)
-    apart, size = (float(np.linalg.norm(x[counted])) for x in (given.astype(np.float64) - b, b))
-    return apart / size if size else (np.inf if apart else 0.0)
+    apart, size = squares(given, expected)
+    return math.sqrt(apart / size) if size else (math.inf if apart else 0.0)
+
+
+def squares(given: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """The sum of the squares of the errors, and that of the numbers of the original that are finite.
+
+    The first is inf where the original has a finite number and the other model has none.
+    """
+    wide = expected.astype(np.float64)
+    finite = np.isfinite(wide)
+    gaps = given.astype(np.float64)[finite] - wide[finite]
+    with np.errstate(over="ignore"):
+        return (float((gaps**2).sum()) if np.isfinite(gaps).all() else math.inf), float((wide[finite] ** 2).sum())
 
 
 def row_gaps(given: np.ndarray, expected: np.ndarray) -> np.ndarray:
