@@ -44,7 +44,7 @@ from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, copied, refill
+from surgeon.ir.protos import IR_WITH_DEFAULTS, all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.ir.weight_file import WeightFile, has_large_weights
@@ -62,7 +62,7 @@ from surgeon.precision.comparison import (
 from surgeon.precision.cost import FEWEST, budget_of, cost_of
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
-from surgeon.precision.emit import IR_WITH_PLAIN_INITIALIZERS, Apart, Emitter
+from surgeon.precision.emit import Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, Format
 from surgeon.precision.inputs import plausible
 from surgeon.precision.operators import HEAVY, spectra
@@ -529,7 +529,7 @@ def _finished(converted: ModelProto, model: ModelProto, source: ModelProto) -> M
         return with_meanings(converted)
     for node in all_nodes(converted.graph):  # of surgeon's own nodes: the file has no functions
         node.overload = "" if node.domain == DOMAIN else node.overload
-    converted.ir_version = max(source.ir_version, IR_WITH_PLAIN_INITIALIZERS)
+    converted.ir_version = max(source.ir_version, IR_WITH_DEFAULTS)
     return converted
 
 

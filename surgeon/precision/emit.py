@@ -14,13 +14,12 @@ from surgeon.ir.functions import declare_opset, needs_opset
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import body_protos, copied, reads, refill, unused
+from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, copied, reads, refill, unused
 from surgeon.ir.schemas import FLOAT_LIMIT
 from surgeon.ir.weight_file import WeightFile
 from surgeon.precision.formats import FAMILY, FORMATS, SINGLE
 from surgeon.precision.plan import GENERATORS, Plan
 
-IR_WITH_PLAIN_INITIALIZERS = 4  # before it, every initializer is an input too
 Use = tuple[Value, int]  # a tensor in one of the types of FAMILY
 
 
@@ -68,7 +67,7 @@ class Emitter:
         self._write(self.model.graph, out.graph)
         if needs_opset(out):
             declare_opset(out)
-        if source.ir_version < IR_WITH_PLAIN_INITIALIZERS:
+        if source.ir_version < IR_WITH_DEFAULTS:
             _drop_weights_among_inputs(out, source)
         return out
 
@@ -394,7 +393,7 @@ def _drop_weights_among_inputs(model: ModelProto, source: ModelProto) -> None:
     """Remove the inputs that old files declare for their weights, and raise the IR version to one that needs none."""
     weights = {t.name for t in source.graph.initializer}
     refill(model.graph.input, [i for i in model.graph.input if i.name not in weights])
-    model.ir_version = IR_WITH_PLAIN_INITIALIZERS
+    model.ir_version = IR_WITH_DEFAULTS
 
 
 def _without_unread(nodes: list[NodeProto], graph: Graph, out: GraphProto) -> list[NodeProto]:
