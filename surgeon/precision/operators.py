@@ -8,7 +8,7 @@ numbers are as large as the model's inputs, or bounded. With another, inputs of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
@@ -206,9 +206,7 @@ def whole_outputs(model: Model) -> set[str]:
     """The outputs of a model of floats that are integers, or true and false, such as a mask after a comparison."""
     found = set()
     for output in (v for v in model.graph.values.values() if v.is_output and model.dtype(v) in FLOATS):
-        maker = output.producer
-        while maker is not None and maker.op in MOVES and len(maker.outputs) == 1 and maker.inputs[0]:
-            maker = maker.inputs[0].producer
+        maker = _maker(output, MOVES)
         if maker is not None and maker.key == "Cast" and maker.inputs[0] and model.dtype(maker.inputs[0]) not in FLOATS:
             found.add(output.name)
     return found
@@ -218,12 +216,18 @@ def scored_outputs(model: Model) -> dict[str, Node]:
     """The outputs of a model that a Sigmoid or a Softmax makes, by name, each with that node."""
     found = {}
     for output in (v for v in model.graph.values.values() if v.is_output):
-        maker = output.producer
-        while maker is not None and maker.op in MOVES | {"Cast"} and len(maker.outputs) == 1 and maker.inputs[0]:
-            maker = maker.inputs[0].producer
+        maker = _maker(output, MOVES | {"Cast"})
         if maker is not None and maker.key in ("Sigmoid", "Softmax") and maker.graph is model.graph:
             found[output.name] = maker
     return found
+
+
+def _maker(value: Value, through: Collection[str]) -> Node | None:
+    """The node that makes the numbers of a tensor, before the operators that are looked `through`."""
+    node = value.producer
+    while node is not None and node.op in through and len(node.outputs) == 1 and node.inputs[0]:
+        node = node.inputs[0].producer
+    return node
 
 
 def fits(degree: float) -> bool:
