@@ -22,7 +22,7 @@ from surgeon.ir.operators import words
 from surgeon.ir.protos import copied, reads, refill
 from surgeon.ir.run import Runner
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
+from surgeon.pipeline.prepared import Fresh, Prepared, Text, applied, fresh_name
 from surgeon.pipeline.source import Source
 from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
@@ -45,7 +45,7 @@ TOO_FAR = "its {} makes the error too large"
 
 
 class Kind(NamedTuple):
-    """A type of few bits for weights: its name in options, its TensorProto.DataType, and its largest number."""
+    """A type of few bits for weights: its name, its option, its TensorProto.DataType, and its largest number."""
 
     name: str
     option: str
@@ -142,16 +142,15 @@ class Quantization:
         self.left: dict[str, str] = {}
         self.error = 0.0
         for weights in _weights_of(self.model):
-            name, rows = weights.value.name, self.model.shape(weights.value)
-            if kind is INT4 and rows is not None and rows[-1] % 2:  # type: ignore[operator]
+            name, array = weights.value.name, self.model.constant(weights.value)
+            assert array is not None
+            if kind is INT4 and array.shape[-1] % 2:
                 self.left[name] = ODD
                 continue
-            block = next((b for b in blocks if rows is not None and rows[weights.axis] % b == 0), None)  # type: ignore[operator]
+            block = next((b for b in blocks if array.shape[weights.axis] % b == 0), None)
             if block is None:
                 self.left[name] = NO_BLOCK.format(blocks[-1])
                 continue
-            array = self.model.constant(weights.value)
-            assert array is not None
             if not np.isfinite(array.astype(np.float32)).all():
                 raise ModelError(f"the weights '{name}' have numbers that are not finite: no scale fits them.")
             self.found[name] = weights
@@ -218,12 +217,13 @@ class Quantization:
 
     # ---- writing ----
 
-    def _written(self, names: Iterable[str], write: Callable[[ModelProto, str], str]) -> ModelProto:
+    def _written(self, names: Iterable[str], write: Callable[[ModelProto, str, Fresh], str]) -> ModelProto:
         """The model where products read what is written for some weights."""
         made = copied(self.model.proto)
+        fresh = fresh_name(made)
         instead: dict[str, str] = {}
         for name in names:
-            new = write(made, name)
+            new = write(made, name, fresh)
             instead |= {user.proto.output[0]: new for user in self.found[name].users}
         for node in made.graph.node:
             if node.output and node.output[0] in instead:
@@ -232,13 +232,13 @@ class Quantization:
         refill(made.graph.initializer, [t for t in made.graph.initializer if t.name in read])
         return made
 
-    def _numbers(self, made: ModelProto, name: str) -> str:
-        held = fresh_name(made)(name, "numbers")
+    def _numbers(self, made: ModelProto, name: str, fresh: Fresh) -> str:
+        held = fresh(name, "numbers")
         made.graph.initializer.append(numpy_helper.from_array(self.rounded[name].numbers, held))
         return held
 
-    def _dequantized(self, made: ModelProto, name: str) -> str:
-        found, fresh = self.rounded[name], fresh_name(made)
+    def _dequantized(self, made: ModelProto, name: str, fresh: Fresh) -> str:
+        found = self.rounded[name]
         steps, scale, end = (fresh(name, word) for word in (self.kind.name, "scale", "dequantized"))
         made.graph.initializer.append(self.kind.tensor(steps, found.steps))
         made.graph.initializer.append(numpy_helper.from_array(found.scale, scale))
