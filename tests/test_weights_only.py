@@ -56,6 +56,26 @@ def dequantized(result: surgeon.Result) -> list[tuple[int, int, int, list[int], 
     return found
 
 
+@pytest.mark.parametrize("option", ["int4", "fp8_weights", "int8", "calibration_cache"])
+def test_weights_that_are_computed_and_too_large_to_be_stored_stay_floats(option: str, tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 17]>
+    g (float[4,256] x) => (float[4,20000] y) {
+        h = MatMul (x, w)
+        t = Transpose <perm = [1, 0]> (table)
+        y = MatMul (h, t)
+    }"""
+    given = parser.parse_model(text)
+    held = {"w": RNG.normal(0, 0.1, (256, 256)), "table": RNG.normal(0, 0.1, (20000, 256))}
+    given.graph.initializer.extend(numpy_helper.from_array(a.astype(np.float32), n) for n, a in held.items())
+    cache = tmp_path / "calibration.cache"
+    cache.write_text("TRT-100900-EntropyCalibration2\nx: 3d000000\nh: 3d000000\n")
+    asked = cache if option == "calibration_cache" else True
+    result = surgeon.rewrite(given, target="10.9", data=data(), **{option: asked})  # type: ignore[arg-type]
+    assert any(
+        "in float" in w and "nodes compute the weights, which are too large" in w for w in result.report.warnings
+    )
+
+
 @pytest.mark.parametrize("target", ["10.9", "11.4", "rtx"])
 @pytest.mark.parametrize(("option", "elem"), [("int4", TensorProto.INT4), ("fp8_weights", TensorProto.FLOAT8E4M3FN)])
 def test_weights_have_a_scale_for_each_block(target: str, option: str, elem: int) -> None:

@@ -125,6 +125,7 @@ LEFT_OUT = (
         slow=True,
     ),
 )
+TOO_LARGE = "nodes compute the weights, which are too large to be stored"
 HEAVIER = "TensorRT-RTX moves more bytes for it in int8: its results are larger than what its weights save"
 
 
@@ -143,11 +144,13 @@ def layers(model: Model) -> Iterator[Layer]:
             yield Layer(node, x, y, weights, known, at.channels(node, len(known)))
 
 
-def left_out(layer: Layer, target: Target, *, slow: bool = False) -> str:
+def left_out(layer: Layer, model: Model, target: Target, *, slow: bool = False) -> str:
     """Why a layer stays in floating point; empty where it computes in int8.
 
     slow  it computes in int8 where it is slower in it, too
     """
+    if layer.weights.tensor is None and model.constant(layer.weights) is None:
+        return TOO_LARGE
     return next((row.why for row in LEFT_OUT if not (slow and row.slow) and row.fits(layer, target)), "")
 
 
@@ -272,7 +275,7 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
     is_known  whether the range of a layer's activation is known
     """
     found = list(layers(model))
-    left = {layer.node: left_out(layer, target) for layer in found}
+    left = {layer.node: left_out(layer, model, target) for layer in found}
     unknown = "the range of its input is not known"
     left |= {layer.node: unknown for layer in found if not left[layer.node] and not is_known(layer)}
     able = {node for node, why in left.items() if not why}

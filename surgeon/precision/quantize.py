@@ -186,15 +186,16 @@ class Quantization:
     def _layers(self) -> list[Layer]:
         """The layers that may compute in eight bits. Raises ModelError where there are none."""
         every = list(layers(self.model))
-        self.left = {layer.node: why for layer in every if (why := left_out(layer, self.options.target, slow=True))}
+        whys = {layer.node: left_out(layer, self.model, self.options.target, slow=True) for layer in every}
+        self.left = {node: why for node, why in whys.items() if why}
         found = [layer for layer in every if layer.node not in self.left]
         for layer in found:
             weights = self.model.constant(layer.weights)
             if weights is not None and not np.isfinite(weights).all():
                 raise ModelError(f"the weights '{layer.weights.name}' have numbers that are not finite: no scale fits.")
         if not found:
-            whys = "; ".join(dict.fromkeys(self.left.values())) or "it has no Conv, MatMul or Gemm with fp32 weights"
-            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {whys}.")
+            said = "; ".join(dict.fromkeys(self.left.values())) or "it has no Conv, MatMul or Gemm with fp32 weights"
+            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {said}.")
         return found
 
     # ---- calibration ----

@@ -22,6 +22,7 @@ from surgeon.ir.operators import words
 from surgeon.ir.protos import copied, reads, refill
 from surgeon.ir.run import Runner
 from surgeon.pipeline.options import Options
+from surgeon.pipeline.placement import TOO_LARGE
 from surgeon.pipeline.prepared import Fresh, Prepared, Text, applied, fresh_name
 from surgeon.pipeline.source import Source
 from surgeon.precision.data import Samples
@@ -143,7 +144,9 @@ class Quantization:
         self.error = 0.0
         for weights in _weights_of(self.model):
             name, array = weights.value.name, self.model.constant(weights.value)
-            assert array is not None
+            if array is None:
+                self.left[name] = TOO_LARGE
+                continue
             if kind is INT4 and array.shape[-1] % 2:
                 self.left[name] = ODD
                 continue
