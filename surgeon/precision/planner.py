@@ -32,6 +32,7 @@ from surgeon.precision.operators import (
     SENSITIVE,
     STAYS,
     UNBOUNDED,
+    cast_later,
     degree,
     fits,
     ranked,
@@ -83,7 +84,7 @@ class Planner:
     ) -> None:
         planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
         planner.ranked, planner.sizing = ranked(model), sizing(model)
-        planner.variances = variances(model)
+        planner.variances, planner.cast_later = variances(model), cast_later(model)
         planner.classify(model.graph)
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
@@ -122,6 +123,7 @@ class _Planner:
     ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
     sizing   nodes of whose numbers the size of a tensor is computed
     variances  nodes that compute E[x^2] - E[x]^2
+    cast_later  nodes in fp32 whose results the file casts to half precision
     flushed  weights of which numbers become 0: the name, how many do, how many there are, the largest that does
     """
 
@@ -139,6 +141,7 @@ class _Planner:
     ranked: Collection[Node] = ()
     sizing: Collection[Node] = ()
     variances: Collection[Node] = ()
+    cast_later: Collection[Node] = ()
     flushed: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     @property
@@ -436,7 +439,9 @@ class _Planner:
         return True
 
     def _by_author(self, facts: _Facts) -> str:
-        """The file has it in fp32, between casts from fp16 and back."""
+        """The file has it in fp32, after a cast from half precision or before one to it."""
+        if facts.node in self.cast_later:
+            return "the file casts to half precision after it"
         if not any(v in self.authors for v in facts.inputs):
             return ""
         if not any(self.model.dtype(o) == SINGLE for o in facts.outputs):
