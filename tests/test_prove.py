@@ -20,6 +20,7 @@ from surgeon.ir.run import Reference, Runner
 from surgeon.proof.equality import compare
 from surgeon.proof.exact import Exact, widened
 from surgeon.proof.feeds import Feeds, feeds_of
+from surgeon.proof.held import too_large
 from surgeon.proof.integer_roles import plain_integers
 from surgeon.proof.judge import judge
 from surgeon.proof.pair import ModelPair
@@ -330,6 +331,15 @@ def test_floats_made_of_nothing_are_widened() -> None:
         c = Constant <value_float = 0.5> ()  r = Mul (m, c) }""")
     found = Reference(widened(proto, onnx.TensorProto.DOUBLE)).run({"a": np.ones((2, 3))})[0]
     assert found.dtype == np.float64 and (found == 0.5).all()
+
+
+@pytest.mark.parametrize(("count", "other"), [(1200, "s0"), (50, "s{}")], ids=["deep", "each read twice"])
+def test_sums_of_sizes_are_followed_however_many_there_are(count: int, other: str) -> None:
+    sums = " ".join(f"s{k + 1} = Add (s{k}, {other.format(k)})" for k in range(count))
+    proto = model(
+        f"(float[N,M] x) => (int64[2] y) {{ h = Shape (x) s0 = Cast <to = 1> (h) {sums} y = Cast <to = 7> (s{count}) }}"
+    )
+    assert "are computed in float" in too_large(ModelPair(proto, proto, (("x", onnx.TensorProto.FLOAT, ("N", "M")),)))
 
 
 def test_an_input_that_is_too_large_to_draw_is_not_drawn() -> None:

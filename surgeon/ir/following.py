@@ -44,15 +44,24 @@ def sources(
             todo += fresh
 
 
+def _inputs_of(value: Value) -> Iterable[Value | None]:
+    """What the node reads that makes a tensor."""
+    assert value.producer is not None
+    return value.producer.inputs
+
+
 class Closure:
     """Which tensors have a property that follows from what their nodes read; each is decided once.
 
-    base     whether a tensor has it, whatever its node reads; None where it has it if all that its node reads does
+    base     whether a tensor has it by itself; None where it has it if all of `reads` have it
+    reads    the tensors that another one follows from, which are the inputs of its node where nothing else is given
     decided  what is known so far
     """
 
-    def __init__(self, base: Callable[[Value], bool | None]) -> None:
-        self._base = base
+    def __init__(
+        self, base: Callable[[Value], bool | None], reads: Callable[[Value], Iterable[Value | None]] = _inputs_of
+    ) -> None:
+        self._base, self._reads = base, reads
         self.decided: dict[Value, bool] = {}
 
     def holds(self, value: Value) -> bool:
@@ -67,14 +76,13 @@ class Closure:
         return self.decided[value]
 
     def _decide(self, value: Value) -> Value | None:
-        """Decide on a tensor, or return one that its node reads and that is to be decided first."""
+        """Decide on a tensor, or return one that it follows from and that is to be decided first."""
         decided = self.decided
         if value in decided:
             return None
         found = self._base(value)
         if found is None:
-            assert value.producer is not None
-            inputs = [i for i in value.producer.inputs if i is not None]
+            inputs = [i for i in self._reads(value) if i is not None]
             found = all(decided.get(i) is not False for i in inputs)
             undecided = next((i for i in inputs if i not in decided), None) if found else None
             if undecided is not None:

@@ -8,13 +8,13 @@ dimension may be as large as any.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError
-from surgeon.ir.following import readers
+from surgeon.ir.following import Closure, readers
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS
 from surgeon.ir.model import Model
@@ -65,13 +65,19 @@ def _casts(model: ModelProto) -> bool:
     return any(a.i in HOLDS_UP_TO or a.i in INTEGER_TYPES for n in casts for a in n.attribute)
 
 
-def _maker(node: Node) -> Node | None:
-    """The node that makes what another one reads, before moves and casts."""
-    while node.inputs and node.inputs[0] is not None and node.inputs[0].producer is not None:
-        node = node.inputs[0].producer
-        if node.key not in MOVES | {"Cast"}:
-            return node
-    return None
+def _maker(value: Value | None) -> Node | None:
+    """The node that makes a tensor, before moves and casts."""
+    node = None if value is None else value.producer
+    while node is not None and node.key in MOVES | {"Cast"}:
+        read = node.inputs[0] if node.inputs else None
+        node = None if read is None else read.producer
+    return node
+
+
+def _read_by_maker(value: Value) -> Sequence[Value | None]:
+    """What the node reads that makes a tensor."""
+    node = _maker(value)
+    return () if node is None else node.inputs
 
 
 def _lost_outputs(before: _Counts, after: _Counts) -> Iterator[Lost]:
@@ -106,6 +112,7 @@ class _Counts:
         self.model = model
         self.places = places
         self.ranges = Ranges(model, self._unknown)
+        self._known_sizes = Closure(self._is_size, _read_by_maker)
 
     @classmethod
     def of(cls, model: ModelProto, places: Collection[str]) -> _Counts | None:
@@ -130,27 +137,24 @@ class _Counts:
 
     def _is_counted(self, node: Node) -> bool:
         """Whether it counts what is given, or casts what is counted: of what is computed the bounds are rough."""
-        counts = _maker(node) if node.key == "Cast" else node
+        counts = _maker(node.inputs[0]) if node.key == "Cast" else node
         if counts is None:
             return node.inputs[0] is not None and node.inputs[0].name in self.places
         if counts.key in EXTENDS:  # sizes that are multiplied
-            return all(self._is_size(i) for i in counts.inputs if i is not None)
+            return all(self._known_sizes.holds(i) for i in counts.inputs if i is not None)
         if counts.key not in COUNTED:
             return False
-        terms = _maker(counts) if counts.key in SUMMING else None
+        terms = _maker(counts.inputs[0]) if counts.key in SUMMING else None
         return terms is None or terms.key in RETURNS_BOOL | COUNTED
 
-    def _is_size(self, value: Value) -> bool:
-        """Whether a tensor is a size, an integer, or what these make of each other."""
-        node, found = value.producer, self.model.constant(value)
+    def _is_size(self, value: Value) -> bool | None:
+        """Whether a tensor is a size or an integer; None for a sum or a product, which is one where its parts are."""
+        found, node = self.model.constant(value), _maker(value)
         if found is not None:
             return bool(np.all(found == np.floor(found)))
-        while node is not None and node.key in MOVES | {"Cast"} and node.inputs[0] is not None:
-            node = node.inputs[0].producer
-        if node is None:
-            return False
-        makes_sizes = node.key in EXTENDS and all(self._is_size(i) for i in node.inputs if i is not None)
-        return node.key in MEASURES or makes_sizes
+        if node is not None and node.key in EXTENDS:
+            return None
+        return node is not None and node.key in MEASURES
 
     def before_it_is_held(self, value: Value) -> Range:
         """Between which numbers the elements are before the tensor's type wraps them around."""
