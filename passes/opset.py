@@ -22,7 +22,6 @@ at the older opset: inputs, attributes and types.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from onnx import defs, helper
 
 from surgeon import Node, Stage, model_rule
 from surgeon.ir.model import Model
-from surgeon.ir.schemas import MOVED, schema
+from surgeon.ir.schemas import MOVED, first_opset, schema
 from surgeon.rules.builder import is_rounded
 
 from ._node_at_opset import Plan, Reading, Refused, invalid, takes, trimmed, type_name
@@ -108,7 +107,7 @@ def _plan(r: Reading) -> Plan | None:
     if plan is not None or not r.changed:
         return plan
     if r.after is None:
-        raise Refused(f"{r.node.op} came with opset {_first(r.node.op)}")
+        raise Refused(f"{r.node.op} came with opset {first_opset(r.node.op)}")
     return _respelled(r, r.after)
 
 
@@ -176,12 +175,6 @@ def _neutral(op: str, name: str, given: Any, before: defs.OpSchema) -> bool:
     if name == "dilations":
         return all(d == 1 for d in given)
     return given == NEUTRAL.get((op, name), _default(before, name))
-
-
-@cache
-def _first(op: str) -> int:
-    """The opset with which an operator came."""
-    return min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == op and s.domain == "")
 
 
 def _check_made(node: Node, model: Model) -> None:

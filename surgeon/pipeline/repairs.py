@@ -15,7 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.ir import contrib
 from surgeon.ir.functions import ONNX
 from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
-from surgeon.ir.schemas import schema
+from surgeon.ir.schemas import first_opset, schema
 
 SCALES, SIZES = 2, 3  # inputs of Resize
 OMITTED = 13  # the opset from which on its scales may be left out
@@ -205,13 +205,6 @@ def _raise_opset(model: ModelProto) -> str:
     declared[0].version = needed
     op = max(sorted(late), key=lambda name: late[name])
     return f"repaired: the model declared opset {opset}, and {op} is an operator from {needed} on; it declares {needed}"
-
-
-@cache
-def first_opset(op: str) -> int:
-    """The first opset of ONNX that has an operator; 0 for none."""
-    versions = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
-    return min(versions, default=0)
 
 
 def _since(op: str, opset: int) -> int:
