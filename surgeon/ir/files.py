@@ -437,7 +437,7 @@ def _put_apart(model: ModelProto, path: Path, base: Path | None, staged: Staged)
             for block in _blocks(tensor, base):
                 file.write(block)
                 digest.update(block)
-            _refer(tensor, offset, file.tell() - offset)
+            refer(tensor, offset, file.tell() - offset)
     weights = path.with_name(f"{path.name}.{digest.hexdigest()}.data")
     for tensor in moved:
         tensor.external_data.add(key="location", value=weights.name)
@@ -460,11 +460,12 @@ def _blocks(tensor: TensorProto, base: Path | None) -> Iterator[bytes]:
             yield block
 
 
-def _refer(tensor: TensorProto, offset: int, length: int) -> None:
-    """Make a tensor an external one, whose file is not named yet."""
-    tensor.ClearField("raw_data")
+def refer(tensor: TensorProto, offset: int, length: int) -> None:
+    """Make a tensor an external one without its elements, whose file is not named yet."""
+    for field, _ in tensor.ListFields():
+        if field.name.endswith("_data"):  # of each type, and where they were so far
+            tensor.ClearField(field.name)
     tensor.data_location = TensorProto.EXTERNAL
-    del tensor.external_data[:]
     for key, number in (("offset", offset), ("length", length)):
         tensor.external_data.add(key=key, value=str(number))
 

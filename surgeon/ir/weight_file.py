@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.files import LARGE, LEAST_APART, SMALL, external_place
+from surgeon.ir.files import LARGE, LEAST_APART, SMALL, external_place, refer
 from surgeon.ir.validity import data_size
 
 
@@ -45,12 +45,8 @@ class WeightFile:
                 f"the weights do not fit into '{self._path.parent}': {(error.strerror or str(error)).lower()}. Let "
                 "TMPDIR name a folder with as much room as the model's file."
             ) from None
-        for field, _ in tensor.ListFields():
-            if field.name.endswith("_data"):
-                tensor.ClearField(field.name)
-        tensor.data_location = TensorProto.EXTERNAL
-        for key, text in (("location", str(self._path)), ("offset", str(offset)), ("length", str(len(data)))):
-            tensor.external_data.add(key=key, value=text)
+        refer(tensor, offset, len(data))
+        tensor.external_data.add(key="location", value=str(self._path))
 
 
 def has_large_weights(model: ModelProto) -> bool:
