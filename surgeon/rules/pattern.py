@@ -27,6 +27,7 @@ from itertools import permutations
 from typing import Any
 
 from surgeon.errors import PassError, did_you_mean
+from surgeon.ir.graph import Value
 from surgeon.ir.operators import COMMUTATIVE
 from surgeon.ir.schemas import MOVED, attributes_of_any_opset, key_of, most_inputs, operators
 
@@ -330,7 +331,7 @@ def _lift(given: Any) -> Pattern:
         return Const(value=float(given))
     if isinstance(given, Attr):
         raise TypeError(f"attr({given.name!r}) is used where a tensor is expected; write const({given.name!r})")
-    if hasattr(given, "producer"):
+    if isinstance(given, Value):
         raise TypeError(f"op makes patterns; a body makes nodes of '{given.name}' with its builder: b.Relu(x)")
     raise TypeError(
         f"a pattern takes tensors and numbers, got {given!r}; write const(name), and compare it in the body"
