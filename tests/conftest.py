@@ -17,7 +17,7 @@ __all__ = ["batches_here"]  # a fixture
 pytest.register_assert_rewrite("blocks")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 HALF_GIB = 1 << 29
-# Of so many tests of a function one is fast, the others are long. Each is one model or one target of hundreds.
+# By file: of so many tests of a function one is fast, and the others are long. Each is one model or target of hundreds.
 ONE_OF = {
     "test_activations": 2,
     "test_catalogue": 2,
@@ -42,12 +42,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark as long what ONE_OF leaves out, where tests are chosen by that mark."""
     if "long" not in config.option.markexpr:
         return
-    of_function: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for item in items:
-        share = ONE_OF.get(item.path.stem, 1) if hasattr(item, "callspec") else 1
-        of_function[item.nodeid.partition("[")[0]] += 1
-        if (of_function[item.nodeid.partition("[")[0]] - 1) % share:
+        function, parametrized, _ = item.nodeid.partition("[")
+        if parametrized and counts[function] % ONE_OF.get(item.path.stem, 1):
             item.add_marker(pytest.mark.long)
+        counts[function] += 1
 
 
 def _keep_memory() -> None:
