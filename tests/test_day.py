@@ -216,7 +216,7 @@ def test_fix_for_a_strongly_typed_target_says_that_fp32_stays(
     assert [line for line in printed if "types of the file" in line] == ([said] if said else [])
 
 
-QUANTIZED = """<ir_version: 8, opset_import: ["" : 17]>
+UNUSED_INT8 = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,2] x) => (float[N,2] y) <float s = {0.05}, uint8 z = {100}, float[2,2] w = {0.5, -1, 0.25, 2}> {
     q = QuantizeLinear (x, s, z)
     d = DequantizeLinear (q, s, z)
@@ -228,7 +228,7 @@ g (float[N,2] x) => (float[N,2] y) <float s = {0.05}, uint8 z = {100}, float[2,2
 def test_fix_says_that_quantizers_gain_nothing(
     words: tuple[str, ...], said: bool, tmp_path: Path, capsys: Captured
 ) -> None:
-    run("fix", write(tmp_path, QUANTIZED), "--for", "10.9", *words)
+    run("fix", write(tmp_path, UNUSED_INT8), "--for", "10.9", *words)
     hint = "nodes with quantizers gain nothing from int8 as the file has them: --symmetric-int8 --repair-qdq places"
     assert (hint in capsys.readouterr().out) == said
 
