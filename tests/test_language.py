@@ -6,7 +6,7 @@ import contextlib
 import gc
 import re
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from surgeon.ir.graph import Value
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.model import Model
 from surgeon.rules.builder import Builder
-from surgeon.rules.index import Index, operators_of
+from surgeon.rules.index import Index, nodes_in, operators_of
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
 from surgeon.rules.registry import passes
@@ -441,19 +441,8 @@ def test_operators_of_patterns_are_known_to_the_oldest_onnx_that_is_promised() -
                 most[schema.name] = max(most.get(schema.name, 0), schema.max_input)
     patterns = [r.pattern for p in passes() if p.name != "function-body" for r in p.rules]  # which reads onnx's schemas
     assert {name for name in operators_of(patterns) if first.get(name, 1) > opset} == set()
-    ops_in_onnx = [p for p in _all(patterns) if isinstance(p, Op) and not p.domain]
+    ops_in_onnx = [p for p in nodes_in(patterns) if not p.domain]
     assert {p.type for p in ops_in_onnx if len(p.inputs) > most.get(p.type, len(p.inputs))} == set()
-
-
-def _all(patterns: Iterable[Pattern]) -> set[Pattern]:
-    """Patterns, and those that they are made of."""
-    found: set[Pattern] = set()
-    todo = list(patterns)
-    for p in todo:  # grows
-        if p not in found:
-            found.add(p)
-            todo += [*getattr(p, "inputs", ()), *getattr(p, "alternatives", ()), *filter(None, [getattr(p, "node", 0)])]
-    return found
 
 
 FILE = '''"""For a test."""

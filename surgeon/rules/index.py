@@ -180,7 +180,12 @@ def _has_any(node: Node, attributes: Iterable[list[tuple[str, Any]]]) -> bool:
 
 def operators_of(patterns: Iterable[Pattern]) -> set[str]:
     """The operators that some patterns have anywhere in them, as the index of a graph calls them."""
-    found, seen, todo = set(), set[Pattern](), list(patterns)
+    return {pattern.key for pattern in nodes_in(patterns)}
+
+
+def nodes_in(patterns: Iterable[Pattern]) -> set[Op]:
+    """The patterns of nodes that some patterns have anywhere in them."""
+    found, seen, todo = set[Op](), set[Pattern](), list(patterns)
     while todo:
         pattern = todo.pop()
         if pattern in seen:
@@ -191,7 +196,7 @@ def operators_of(patterns: Iterable[Pattern]) -> set[str]:
         elif isinstance(pattern, Output):
             todo.append(pattern.node)
         elif isinstance(pattern, Op):
-            found.add(pattern.key)
+            found.add(pattern)
             todo += pattern.inputs
     return found
 
