@@ -31,9 +31,9 @@ END = "qe = QuantizeLinear (e, far, z) y = DequantizeLinear (qe, far, z)"  # the
 X = "qx = QuantizeLinear (x, s, z) dx = DequantizeLinear (qx, s, z)"
 
 
-def parsed(body: str, **weights: Any) -> onnx.ModelProto:
+def parsed(body: str, whole: str = WHOLE, **weights: Any) -> onnx.ModelProto:
     """A model of 32 channels, with int8 weights `w` of [32,32,3,3] and those given."""
-    model = parser.parse_model(WHOLE.replace("BODY", body))
+    model = parser.parse_model(whole.replace("BODY", body))
     held = {"w": RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), **weights}
     model.graph.initializer.extend(
         numpy_helper.from_array(np.asarray(a), n) for n, a in held.items() if re.search(rf"[(, ]{n}[,)]", body)
@@ -357,14 +357,8 @@ def test_large_results_stay_in_floating_point_for_rtx() -> None:
 
 def test_a_layer_that_reads_what_only_moves_numbers() -> None:
     """Converters from NHWC write a Transpose between the quantizer and the layer."""
-    text = WHOLE.replace("[1,32,8,8] x", "[1,8,8,32] x").replace(
-        "BODY", f"{X} {W} tx = Transpose <perm = [0, 3, 1, 2]> (dx) e = Conv <pads = [1, 1, 1, 1]> (tx, dw) {END}"
-    )
-    model = parser.parse_model(text)
-    model.graph.initializer.append(
-        numpy_helper.from_array(RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), "w")
-    )
-    result = repaired(model)
+    body = f"{X} {W} tx = Transpose <perm = [0, 3, 1, 2]> (dx) e = Conv <pads = [1, 1, 1, 1]> (tx, dw) {END}"
+    result = repaired(parsed(body, WHOLE.replace("[1,32,8,8] x", "[1,8,8,32] x")))
     assert "1 of 1 layer with weights computes in int8" in result.report.warnings[0]
     assert len(quantized(result)) == 1
 
@@ -372,16 +366,11 @@ def test_a_layer_that_reads_what_only_moves_numbers() -> None:
 @pytest.mark.parametrize("elem", ["int8", "uint8"])
 def test_a_quantized_input_gives_the_range(elem: str) -> None:
     """The file of a network that is quantized whole, as TensorFlow Lite has them: its input is of integers."""
-    text = WHOLE.replace("(float[1,32,8,8] x)", f"({elem}[1,32,8,8] x)").replace(
+    whole = WHOLE.replace("(float[1,32,8,8] x)", f"({elem}[1,32,8,8] x)").replace(
         "uint8 z = {120}", f"{elem} z = {{12}}"
     )
-    model = parser.parse_model(
-        text.replace("BODY", f"dx = DequantizeLinear (x, s, z) {W} e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}")
-    )
-    model.graph.initializer.append(
-        numpy_helper.from_array(RNG.integers(-127, 128, (32, 32, 3, 3)).astype(np.int8), "w")
-    )
-    result = repaired(model)
+    body = f"dx = DequantizeLinear (x, s, z) {W} e = Conv <pads = [1, 1, 1, 1]> (dx, dw) {END}"
+    result = repaired(parsed(body, whole))
     scale = {t.name: numpy_helper.to_array(t) for t in result.model.graph.initializer}
     (node,) = (n for n in result.model.graph.node if n.op_type == "QuantizeLinear")
     far = 140 if elem == "int8" else 243
