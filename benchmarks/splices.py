@@ -54,8 +54,8 @@ def _part(whole: ModelProto, chance: random.Random) -> ModelProto:
     known = {i.name: i for i in (*graph.input, *graph.value_info, *graph.output)}
     weights = {t.name: t for t in graph.initializer}
     made = {o for n in nodes for o in n.output if o}
-    read = [name for name in dict.fromkeys(i for n in nodes for i in reads(n) if i) if name not in made]
-    inner = {i for n in nodes for i in reads(n)}
+    inner = dict.fromkeys(i for n in nodes for i in reads(n))
+    read = [name for name in inner if name not in made]
     outer = {i for n in graph.node if n not in nodes for i in reads(n)} | {o.name for o in graph.output}
     outputs = [known[o] for n in nodes for o in n.output if o in known and (o in outer or o not in inner)]
     held = [weights[name] for name in read if name in weights]
