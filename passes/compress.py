@@ -50,9 +50,9 @@ def _is_combined(b: Builder) -> bool:
     reading = Reading(b, meets=True, after=("NonZero", "Compress"))
     selected = output_of(b.root)
     after = {node for node, _ in readers([selected], lambda node: not _combines(reading, node))}
-    rest = [node for node in after if not _combines(reading, node)]
-    left = any(o is not None and o.is_output for o in (selected, *(o for node in rest for o in node.outputs)))
-    return not left and len(rest) < len(after)
+    ends = {node for node in after if _combines(reading, node)}
+    before = (selected, *(o for node in after - ends for o in node.outputs))
+    return bool(ends) and not any(o is not None and o.is_output for o in before)
 
 
 def _combines(reading: Reading, node: Node) -> bool:
