@@ -55,7 +55,6 @@ def written(folder: Path, *, external: bool) -> Path:
 MEASURED = """
 import re, sys, threading, time
 from surgeon.app.cli import main
-from surgeon.errors import ModelError
 peak = 0
 def watch():
     global peak
