@@ -25,8 +25,9 @@ class Reading:
     """What the tensors between a NonZero and what its rows are written to are about."""
 
     def __init__(self, b: Builder, *, meets: bool = False, after: Sequence[str] = ("NonZero",)) -> None:
-        """What follows from the operators in `after`: NonZero, or also Compress, that is to become one.
+        """What follows from the operators in `after`.
 
+        after  NonZero, and Compress where that is to become a NonZero and a Gather
         meets  rows may meet in a Softmax, which is then noted in `met` with the dimension that has the rows
         """
         self.b = b
@@ -139,7 +140,8 @@ class Reading:
         return rule(self, node)
 
     def combined(self, node: Node) -> int:
-        """The dimension of a Reduce's or MatMul's input over whose rows it sums; declines where it does not."""
+        """The dimension of the rows that a Reduce or a MatMul combines, in its first input; declines where it combines
+        none."""
         value, no_rows = input_of(node), "it combines no rows"
         rows = self.axis(value, no_rows)
         if node.key == "MatMul":

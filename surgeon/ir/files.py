@@ -58,7 +58,7 @@ KINDS = (
 )
 LONGEST_MARK = max(len(mark) for mark, _ in KINDS)
 LEAST_APART = 1024  # bytes: a smaller tensor stays in the file of the model
-ALIGNED = 64  # bytes: where a tensor begins in a file of weights
+ALIGNED = 64  # bytes: in a file of weights each tensor begins at a multiple of them
 DIGITS = 16  # of the digest in the name of a file of weights
 _DATA = "weights"  # the file of weights, before it is known what it holds
 _EXTERNAL = b"location"  # the key under which a tensor names its file: bytes without it hold no external tensor
@@ -111,7 +111,9 @@ def _check_names(model: ModelProto, path: Path) -> None:
     tensors = (t.name for g in all_graphs(model.graph) for t in (*g.input, *g.output, *g.initializer))
     wrong = next((name for name in (*nodes, *tensors) if isinstance(name, bytes)), None)
     if wrong is not None:
-        raise ModelError(f"'{path}' has a name that is not UTF-8, {wrong!r}, as ONNX requires. Export the model again.")
+        raise ModelError(
+            f"'{path}' has a name that is not UTF-8, which ONNX requires: {wrong!r}. Export the model again."
+        )
 
 
 def beginning(path: Path) -> bytes:

@@ -80,8 +80,8 @@ class Runner:
         self._fork: Fork[Mapping[str, np.ndarray], list[np.ndarray]] | None = None
         self.session: Any = None  # ONNX Runtime's; None where the reference evaluator runs the model
         self.lacking = ""  # why ONNX Runtime does not load it
-        onnx_runtime()
         self._small: _Written | None = None  # the model where it is small enough for the shared process
+        onnx_runtime()  # where it does not load, that is not an error of the model
         if any(n.domain == DEFINED for n in model.graph.node):
             self._reference = Reference(model, folder)
             return
@@ -197,7 +197,7 @@ class _Written(NamedTuple):
     """A model as a session is made of it.
 
     folder  that of its external weights; empty without any
-    large   whether they are large: then it copies no weights of a MatMul, and keeps no memory for a further run
+    large   whether they are large: a session then copies no weights of a MatMul, and keeps no memory for a further run
     """
 
     data: bytes
@@ -250,7 +250,7 @@ class _Shared(threading.local):
 
 
 def _results_of(given: tuple[_Written, Mapping[str, np.ndarray]]) -> list[np.ndarray]:
-    """What a model returns, in the shared process. The inputs follow one another: its session is kept for them."""
+    """What a model returns, in the shared process. Its session is kept, since more inputs of the same model follow."""
     written, feeds = given
     return _results(_kept_session(written), feeds)
 
