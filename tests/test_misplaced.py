@@ -109,6 +109,16 @@ def test_layers_that_gain_nothing() -> None:
     assert found(model) == {"fewer than 16 channels are too few for an int8 kernel": ["Conv -> y"]}
 
 
+def test_weights_whose_scale_is_nan_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What they are is unknown: --repair-qdq refuses them, and who only looks does not."""
+    model = parsed(f"{S} dw = DequantizeLinear (w, bad, none) y = {CONV} (dx, dw)", bad=np.float32(np.nan))
+    assert found(model)[rules.SCALE.why] == ["DequantizeLinear -> dw"]
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, path)
+    assert main(["fix", str(path), "--for", "10.9", "-o", str(out)]) != 2
+    assert rules.REPAIR in capsys.readouterr().out and out.exists()
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "in.onnx"
     onnx.save(model_of(SEEN["concat"][0]), path)

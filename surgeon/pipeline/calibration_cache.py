@@ -85,6 +85,7 @@ def quantized_scales(model: ModelProto) -> dict[str, float]:
     none.
     """
     bare = unquantized(model)
+    bare.check()
     tensors = list(float_tensors(Model(bare.model)))
     followed(tensors, bare.grids)
     found = {value.name: float(bare.grids[value.name].step) for value in tensors if value.name in bare.grids}

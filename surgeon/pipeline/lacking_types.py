@@ -21,7 +21,7 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, Te
 
 def without_lacking_types(source: ModelProto, target: Target) -> tuple[ModelProto, list[str]]:
     """The model where such activations are numbers and such weights floats, and a sentence on them; else the model."""
-    found = Unquantized(copied(source), {}, {}, [], [])
+    found = Unquantized(copied(source), {}, {}, [], [], [])
     index = Model(found.model)
     instead: dict[str, str] = {}
     gone: set[str] = set()

@@ -191,6 +191,7 @@ class Unquantized(NamedTuple):
     weights  the initializers that were dequantized, by name
     dropped  the quantizers whose scale is not a positive finite number
     left     what stays quantized as it is, and why
+    unknown  the weights whose scale is NaN: they stay dequantized
     """
 
     model: ModelProto
@@ -198,6 +199,12 @@ class Unquantized(NamedTuple):
     weights: dict[str, Weights]
     dropped: list[str]
     left: list[str]
+    unknown: list[str]
+
+    def check(self) -> None:
+        """Raise ModelError where nothing says what numbers weights are."""
+        if self.unknown:
+            raise ModelError(f"the scale of the weights '{self.unknown[0]}' is NaN: nothing says what they are.")
 
 
 def unquantized(source: ModelProto) -> Unquantized:
@@ -207,7 +214,7 @@ def unquantized(source: ModelProto) -> Unquantized:
     """
     made = copied(source)
     index = Model(made)
-    found, fresh = Unquantized(made, {}, {}, [], []), fresh_name(made)
+    found, fresh = Unquantized(made, {}, {}, [], [], []), fresh_name(made)
     instead: dict[str, str] = {}
     given = {info.name for info in made.graph.input}
     gone = {node.proto.output[0] for node in index.graph.of(["DequantizeLinear"]) if _is_weight(node, index, found)}
@@ -275,7 +282,8 @@ def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
     if scale.dtype != np.float32 or x.dtype.kind not in "iu":
         return False
     if np.isnan(scale).any():
-        raise ModelError(f"the scale of the weights '{output.name}' is NaN: nothing says what they are.")
+        found.unknown.append(output.name)
+        return False
     if np.isinf(scale).any():
         found.dropped.append(node.label)
         scale = scale.clip(max=LARGEST / LEVELS)

@@ -118,7 +118,7 @@ class Quantization:
 
     def __init__(self, model: ModelProto, options: Options, data: Samples, kind: Eight) -> None:
         self.options, self.kind = options, kind
-        self.bare = Unquantized(model, {}, {}, [], [])
+        self.bare = Unquantized(model, {}, {}, [], [], [])
         self.model = Model(model)
         self.tolerance = QUANTIZED_LIMIT if options.tolerance is None else options.tolerance
         self.progress: Progress = options.progress or (lambda phase, done, total: None)

@@ -56,6 +56,7 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
     known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
     standard, first = standardized(model, options, base, known)
     bare = unquantized(standard)
+    bare.check()
     if not bare.grids:
         why = f": {bare.left[0]}" if bare.left else ""
         return Prepared(given, [], [f"--repair-qdq found no quantizer to place{why}"])
@@ -77,7 +78,7 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
         raise UsageError("--calibration-cache is for a model without quantizers. For others there is --repair-qdq.")
     lines = read_cache(Path(options.calibration_cache))
     found = scales_of(lines, Model(model))
-    bare = Unquantized(copied(model), found.grids, {}, [], [])
+    bare = Unquantized(copied(model), found.grids, {}, [], [], [])
     repair = Repair(None, bare, options, data)
     made, record = repair.result("calibration-cache")
     return Prepared(made, [record], [*told, *repair.said(), *_of_lines(lines, found, repair.placed)])
