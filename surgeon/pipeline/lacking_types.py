@@ -21,6 +21,8 @@ INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, Te
 
 def without_lacking_types(source: ModelProto, target: Target) -> tuple[ModelProto, list[str]]:
     """The model where such activations are numbers and such weights floats, and a sentence on them; else the model."""
+    if not any(node.op_type in DEQUANTIZES for node in source.graph.node):
+        return source, []
     found = Unquantized(copied(source), {}, {}, [], [], [])
     index = Model(found.model)
     instead: dict[str, str] = {}
