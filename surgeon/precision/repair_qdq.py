@@ -31,6 +31,7 @@ from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
 from surgeon.precision.data import Samples
 from surgeon.precision.inputs import plausible
+from surgeon.precision.search import fewest
 from surgeon.precision.standard import kinds_of, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.proof.equality import is_float
@@ -255,15 +256,14 @@ class Repair:
         return made
 
     def _fewest(self, placed: Placed, worst: Sequence[Value], allowed: Error) -> int:
-        """How many of the worst have to be dropped until the error is allowed, by a binary search."""
-        over, within = -1, len(worst)
-        while within - over > 1:
-            middle = (over + within) // 2
-            dropped = {x.name for x in worst[:middle]}
+        """How many of the worst have to be dropped until the error is allowed."""
+
+        def is_within(count: int) -> bool:
+            dropped = {x.name for x in worst[:count]}
             rest = [layer for layer in placed.int8 if layer.x.name not in dropped]
-            is_within = self._error(self._written(rest)).is_within(allowed)
-            over, within = (over, middle) if is_within else (middle, within)
-        return within
+            return self._error(self._written(rest)).is_within(allowed)
+
+        return fewest(is_within, -1, len(worst))
 
     def _by_share(self) -> list[Value]:
         """The quantized tensors, those first that alone make the largest error."""

@@ -168,6 +168,18 @@ class Search(Generic[T]):
             parts *= 2
 
 
+def fewest(is_within: Callable[[int], bool], over: int, within: int) -> int:
+    """The smallest number that is enough, by a binary search.
+
+    over    a number that is known not to be
+    within  the largest, which is taken to be
+    """
+    while within - over > 1:
+        middle = (over + within) // 2
+        over, within = (over, middle) if is_within(middle) else (middle, within)
+    return within
+
+
 def _within(limit: float, added: Sequence[float]) -> int:
     """How many of the first scores add up to at most a limit."""
     total = 0.0

@@ -30,6 +30,7 @@ from surgeon.precision.distance import Distances
 from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.repair_qdq import at_opset, without_defaults
+from surgeon.precision.search import fewest
 from surgeon.precision.standard import QUANTIZED_LIMIT
 from surgeon.report import QUANTIZE, counted
 
@@ -187,19 +188,15 @@ class Quantization:
         if self.error <= self.tolerance:
             return
         worst = self._worst_first(distances)
-        over, within = 0, len(worst)
-        while within - over > 1:
-            middle = (over + within) // 2
-            is_within = self._error(distances, worst[middle:]) <= self.tolerance
-            over, within = (over, middle) if is_within else (middle, within)
-        if within == len(worst):
+        count = fewest(lambda count: self._error(distances, worst[count:]) <= self.tolerance, 0, len(worst))
+        if count == len(worst):
             if not self.options.allow_inexact:
                 raise ModelError(
                     f"no weights are {self.kind.name} within the tolerance {self.tolerance:g} of the error: all of "
                     f"them move the outputs by {self.error:.2g}. Try a larger --tolerance."
                 )
             return
-        for name in worst[:within]:
+        for name in worst[:count]:
             del self.rounded[name]
             self.left[name] = TOO_FAR.format(self.kind.name)
         self.error = self._error(distances, self.rounded)
