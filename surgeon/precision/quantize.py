@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -164,12 +164,12 @@ class Quantization:
         plain = self._trial()
         self.biases = self._biases()
         self.trial = self._trial()
-        self.__dict__.pop("_items", None)  # they are of other scales
         every = self._switches([])
         if plain.error(every, self.scales) < self.trial.error(every, self.scales):
             self.biases, self.trial = {}, plain
+        items = cache(self._items)  # measured where pairs have to be dropped
         for aim in AIMS:
-            dropped = self._dropped(aim * self.tolerance)
+            dropped = self._dropped(aim * self.tolerance, items)
             error = self.trial.on(self.unseen).error(self._switches(dropped), self.scales)
             if error <= self.tolerance:
                 break
@@ -313,7 +313,6 @@ class Quantization:
 
     # ---- dropping ----
 
-    @cached_property
     def _items(self) -> list[Item]:
         """What a search may drop, that first which alone moves the outputs most."""
         writing = self.trial.writing
@@ -321,20 +320,20 @@ class Quantization:
         shares |= {Item(name, True): self.trial.share(name, self.scales[name], is_sum=True) for name in writing.sums}
         return sorted(shares, key=lambda item: shares[item], reverse=True)
 
-    def _dropped(self, aim: float) -> frozenset[Item]:
+    def _dropped(self, aim: float, items: Callable[[], list[Item]]) -> frozenset[Item]:
         """The fewest of the pairs without which the error is below `aim`."""
         if self.trial.error(self._switches([]), self.scales) <= aim:
             return frozenset()
         users = Counter(layer.x.name for layer in self.found)
 
-        def cost(items: frozenset[Item]) -> float:
-            return sum(SUM if item.is_sum else users[item.name] for item in items)
+        def cost(dropped: frozenset[Item]) -> float:
+            return sum(SUM if item.is_sum else users[item.name] for item in dropped)
 
-        def score(items: frozenset[Item]) -> float:
-            return self.trial.error(self._switches(items), self.scales) / aim
+        def score(dropped: frozenset[Item]) -> float:
+            return self.trial.error(self._switches(dropped), self.scales) / aim
 
         search: Search[Item] = Search(score, cost, budget=self._budget(), progress=self.progress)
-        return search.cheapest(self._items, [frozenset()])
+        return search.cheapest(items(), [frozenset()])
 
     def _budget(self) -> int:
         """How many sets a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
