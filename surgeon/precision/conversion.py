@@ -171,9 +171,10 @@ def convert(
         try:
             few = feeds is None or len(feeds) == 1
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
-            most = FEW_SAMPLES if budget_of(ranges, conversion.index) <= FEWEST else MOST_KEPT
+            budget = budget_of(ranges, conversion.index)
+            most = FEW_SAMPLES if budget <= FEWEST else MOST_KEPT
             compare = [against(part) for part in (chosen.part(0, 1, most), held)]
-            islands = conversion.choose(compare, ranges, result, progress)
+            islands = conversion.choose(compare, ranges, budget, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
                 worst = conversion.errors(against(held, stepless=False), islands)[0]
@@ -333,17 +334,22 @@ class _Conversion:
         return plan, emitter, emitter.emit()
 
     def choose(
-        self, compare: Sequence[Comparison], ranges: Ranges | None, result: PrecisionResult, progress: Progress
+        self,
+        compare: Sequence[Comparison],
+        ranges: Ranges | None,
+        budget: int,
+        result: PrecisionResult,
+        progress: Progress,
     ) -> Mapping[Node, str]:
         """The nodes that stay fp32 besides those of the first planner, with the error of each output in `result`.
 
         compare  on the inputs by which they are chosen, and on those on which the error is measured
+        budget   how many conversions the first search may measure
 
         A conversion with small doubts about other inputs is searched first. A doubt alone refuses none: where none is
         found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
-        budget = budget_of(ranges, self.index)
         for self.doubting in (True, False) if compare[0].few else (False,):
             best = self._chosen(compare, ranges, budget, result, progress)
             budget //= 2
