@@ -9,6 +9,7 @@
     operators     what operators do to the size of numbers
     ranges        the numbers of a run
     plan          which node computes in which type
+    cost          the bytes that a plan moves, and how many conversions a search may measure
     settle        the borders between two types
     planner       why a node stays fp32
     emit          the model that a plan describes

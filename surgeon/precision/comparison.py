@@ -31,7 +31,8 @@ SCALES = 4.0  # where the largest numbers of samples differ by more, so do the i
 SHORT = 64  # numbers of an output that may nearly cancel all at once
 STEEPEST = 0.25  # the slope of a Softmax of two equal scores
 # A small score of a Sigmoid is off by the error of its logit, relative to itself. Where all scores of a sample are
-# small, that is the error of the output. The largest error of many logits is about twice that of the largest.
+# small, that is the error of the output. The largest error among many logits is about twice the error of the largest
+# logit, so half of it counts.
 FAINT_SCORE = DOUBTED / 2
 MOST_KEPT = 4  # samples whose outputs of the original stay in memory
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.

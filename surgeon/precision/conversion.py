@@ -5,13 +5,13 @@ switch for fp16. `convert` writes the types.
 
 What stays fp32     Softmax; exponentials, sums over an axis, divisions by a tensor, and numbers that grow faster than
                     inputs (squares, and what is computed from them) until a root or a division undoes that, unless
-                    a run shows their numbers; constants that the type cannot represent, such as epsilons; what
-                    is computed from integers; what the size of a tensor is computed from; scores that are ranked; the
-                    neighbours of Q/DQ nodes; If and Loop themselves, not their bodies; nodes between two such parts
-                    where that saves a cast; and nodes whose numbers come within a factor of 2 of the type's largest
-                    number in a run.
+                    a run shows their numbers; a variance as the difference of two means; constants that the type
+                    cannot represent, such as epsilons; what is computed from integers; what the size of a tensor is
+                    computed from; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop themselves, not
+                    their bodies; nodes between two such parts where that saves a cast; and nodes whose numbers come
+                    within a factor of 2 of the type's largest number in a run.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
-                    measured on the others.
+                    measured on the others. One sample of `data` and three made of it do both.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
                     Where it is above the tolerance, a search finds the nodes that cause it, by measuring: see `search`.
 Casts               Each tensor is computed in one type and cast at most once, after its producer; casts between types
@@ -78,9 +78,10 @@ from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The islands are chosen for a part of the tolerance, because other inputs have other errors: the second of these, or
-# the first where few inputs choose them, and the next where that leaves nothing in half precision. Where the error on
-# the other inputs is above the tolerance, so much of the part is next that it would not be, and half at least.
+# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the second of these,
+# the first where few samples of the user choose them and some are needed, and the last on guessed inputs, whose score
+# has a margin. Where it leaves nothing in half precision, the next one is tried. Where the error on the other inputs is
+# above COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it.
 AIMS = (0.3, 0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend

@@ -41,7 +41,7 @@ def cost_of(plan: Plan, ranges: Ranges | None) -> float:
 
 
 def _is_at_softmax(plan: Plan, value: Value) -> bool:
-    """Whether a Softmax makes a tensor, or all that reads it in fp32, elementwise nodes passed."""
+    """Whether a Softmax makes a tensor, or is all that reads it in fp32, directly or after elementwise nodes."""
     if value.producer is not None and value.producer.op == "Softmax":
         return True
     ends = (u for u, _ in readers([value], lambda n: n in plan.single and n.op in ELEMENTWISE))

@@ -55,10 +55,12 @@ class Samples:
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
     def varied(self) -> Samples:
-        """The samples, and after each three that are made of it: mirrored along the longest axis, with noise and half
-        the contrast, and first all of that.
+        """The samples, and after each three that are made of it.
 
-        Integers stay. One sample says little about the error on others.
+        The first is mirrored along the longest axis, and has noise and half the contrast. The second is mirrored only.
+        The third is not mirrored, and has noise and half the contrast. Integers stay.
+
+        One sample says little about the error on others.
         """
 
         def loads() -> Iterator[Load]:

@@ -79,7 +79,7 @@ def flushed(array: np.ndarray, low: Format = FP16) -> np.ndarray:
 def is_beyond(array: np.ndarray, low: Format = FP16) -> bool:
     """Whether a finite number of an array is too large for a type.
 
-    None is for bf16, whose largest one is stored for what is larger, such as the -3.4e38 of a mask.
+    No number is too large for bf16: its largest one is stored in place of a larger one, such as the -3.4e38 of a mask.
     """
     if array.dtype.kind != "f" or low is BF16:
         return False
