@@ -243,8 +243,6 @@ class Comparison:
 
     def _doubts(self, trial: Trial, given: Sequence[np.ndarray], logits: Sequence[str]) -> dict[int, float]:
         """The doubt about each output of scores, by its index."""
-        if not self.few:
-            return {}
         after = dict(zip((*self._names, *logits), given, strict=True))
         before = dict(zip((*self._names, *self._logits), trial.expected, strict=True))
         in_both = [s for s in self._scored if s.logits in after and s.logits in before]
