@@ -132,6 +132,14 @@ def test_a_number_that_is_not_finite_is_an_infinite_error(number: float) -> None
     assert mean_error(given, np.array([1.0, np.nan])) == 0
 
 
+def test_the_doubt_about_a_softmax_is_along_its_axis() -> None:
+    text = "g (float[2,99] x) => (float[2,99] p) { a = Add (x, c) p = Softmax <axis = 0> (a) }"
+    original, other = (model_of(text, c=np.float32([[c], [0]])) for c in (0, 0.04))
+    samples = Samples.of([{"x": np.zeros((2, 99), np.float32)}])
+    found = Comparison(original, samples, kind="data", base=None, few=True).errors(other)[0]
+    assert found.doubt == pytest.approx(0.01)
+
+
 def test_the_error_of_a_small_score_is_that_of_its_logit() -> None:
     """Where a detector finds nothing, an error of 2 % in what the Sigmoid reads is one of 2 % of the largest score."""
     text = "g (float[1,3] x) => (float[1,3] p) { a = Add (x, c) p = Sigmoid (a) }"

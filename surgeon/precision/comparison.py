@@ -153,7 +153,7 @@ class Comparison:
         found = []
         for name, node in scored_outputs(Model(self.original, self.base)).items():
             if node.inputs[0] is not None and name in self._names:
-                axis = (node.attr("axis") or -1) if node.key == "Softmax" else None
+                axis = node.attr("axis") if node.key == "Softmax" else None
                 found.append(_Scored(self._names.index(name), node.inputs[0].name, axis))
         return found
 
