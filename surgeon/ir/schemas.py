@@ -93,6 +93,13 @@ def first_opset(op: str) -> int:
 
 
 @cache
+def opset_of_definition(op: str, opset: int) -> int:
+    """The opset in which the definition of an operator that holds at `opset` came; 0 where there is none yet."""
+    found = schema(op, "", opset)
+    return 0 if found is None else found.since_version
+
+
+@cache
 def formal_types(op: str, domain: str, opset: int) -> tuple[str, ...]:
     """The types that the schema writes for the inputs: 'T', 'tensor(int64)'.
 

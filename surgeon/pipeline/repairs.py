@@ -15,7 +15,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.ir import contrib
 from surgeon.ir.functions import ONNX
 from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
-from surgeon.ir.schemas import first_opset, schema
+from surgeon.ir.schemas import first_opset, opset_of_definition, schema
 
 SCALES, SIZES = 2, 3  # inputs of Resize
 OMITTED = 13  # the opset from which on its scales may be left out
@@ -200,13 +200,8 @@ def _raise_opset(model: ModelProto) -> str:
     if not late:
         return ""
     needed = max(late.values())
-    if any(_since(op, opset) != _since(op, needed) for op in used - set(late)):
+    if any(opset_of_definition(op, opset) != opset_of_definition(op, needed) for op in used - set(late)):
         return ""
     declared[0].version = needed
     op = max(sorted(late), key=lambda name: late[name])
     return f"repaired: the model declared opset {opset}, and {op} is an operator from {needed} on; it declares {needed}"
-
-
-def _since(op: str, opset: int) -> int:
-    found = schema(op, "", opset)
-    return found.since_version if found is not None else 0

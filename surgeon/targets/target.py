@@ -11,7 +11,7 @@ from typing import NamedTuple
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
-from surgeon.ir.schemas import schema
+from surgeon.ir.schemas import opset_of_definition
 from surgeon.targets import (
     contrib,
     dtypes,
@@ -396,14 +396,7 @@ def _becomes_weights(node: Node, position: int) -> bool:
 
 def _is_newer(node: Node, opset: int) -> bool:
     """Whether an operator came after an opset, as far as the node's own opset knows it at all."""
-    return not _first_opset(node.key, opset) and bool(_first_opset(node.key, opset_of(node)))
-
-
-@cache
-def _first_opset(op: str, opset: int) -> int:
-    """The opset in which the definition of an operator that holds at `opset` came; 0 where there is none yet."""
-    found = schema(op, "", opset)
-    return 0 if found is None else found.since_version
+    return not opset_of_definition(node.key, opset) and bool(opset_of_definition(node.key, opset_of(node)))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------
