@@ -181,12 +181,12 @@ def test_the_filters_of_a_spectrum_are_what_a_log_reads_up_to_an_activation() ->
     assert {o.name for n in found for o in n.outputs if o is not None} == set("pqstuh")
 
 
-def test_a_second_conversion_leaves_what_the_first_kept_before_its_first_cast() -> None:
+def test_a_second_conversion_leaves_what_the_first_kept_in_fp32() -> None:
     """The second one measures its error against the converted file, and had the whole tolerance again."""
     text = """g (float[2,3] x) => (float[2,3] y) <float[3,3] w = {2,0,0,0,2,0,0,0,2}, float[3,3] v = {1,0,0,0,1,0,0,0,1}> {
         [first] m = MatMul (x, w) r = Relu (m) [second] y = MatMul (r, v)
     }"""
     once = convert(parsed(text), keep_fp32=["first"]).model
     again = convert(once)
-    assert [k.why for k in again.kept] == ["the file casts to half precision after it"]
+    assert [k.why for k in again.kept] == ["the file has it in fp32 beside half precision"]
     assert again.model.SerializeToString() == once.SerializeToString()

@@ -9,7 +9,8 @@ What stays fp32     Softmax; exponentials, sums over an axis, divisions by a ten
                     cannot represent, such as epsilons; what is computed from integers; what the size of a tensor is
                     computed from; scores that are ranked; the neighbours of Q/DQ nodes; If and Loop themselves, not
                     their bodies; nodes between two such parts where that saves a cast; and nodes whose numbers come
-                    within a factor of 2 of the type's largest number in a run.
+                    within a factor of 2 of the type's largest number in a run. A file with products in half
+                    precision keeps what it has in fp32.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
                     measured on the others. One sample of `data` and three made of it do both.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.

@@ -33,7 +33,6 @@ from surgeon.ir.operators import (
     SLIDES,
     words,
 )
-from surgeon.precision.formats import SINGLE
 from surgeon.targets.tables import SHAPE_INPUTS
 
 # The degree of what no norm brings back: exponentials, products over an axis, constants beyond fp16.
@@ -151,24 +150,13 @@ def sizing(model: Model) -> set[Node]:
     return found
 
 
-def cast_later(model: Model) -> set[Node]:
-    """The nodes in fp32 whose results the file casts to half precision, where it has products in half precision.
+def has_half_products(model: Model) -> bool:
+    """Whether the file computes a product in half precision: whoever wrote it chose the types of all its nodes.
 
-    Whoever wrote such a file chose both types. It may be an earlier conversion, which kept these nodes for their error.
+    It may be an earlier conversion, which kept some in fp32 for their error.
     """
-
-    def has_type(value: Value | None, types: Collection[int]) -> bool:
-        return value is not None and model.dtype(value) in types
-
-    nodes = [node for scope in model.scopes for node in scope.live()]
-    if not any(n.op in HEAVY and has_type(n.outputs[0], HALVES) for n in nodes):
-        return set()
-    casts = [n for n in nodes if n.key == "Cast" and has_type(n.outputs[0], HALVES)]
-    found = sources(
-        (v for cast in casts for v in cast.inputs if has_type(v, (SINGLE,))),
-        lambda node: node.key != "Cast" and has_type(node.outputs[0], (SINGLE,)),
-    )
-    return {v.producer for v in found if v.producer is not None and has_type(v, (SINGLE,))}
+    heavy = (node for scope in model.scopes for node in scope.live() if node.op in HEAVY)
+    return any(o is not None and model.dtype(o) in HALVES for node in heavy for o in node.outputs)
 
 
 def variances(model: Model) -> set[Node]:

@@ -32,9 +32,9 @@ from surgeon.precision.operators import (
     SENSITIVE,
     STAYS,
     UNBOUNDED,
-    cast_later,
     degree,
     fits,
+    has_half_products,
     ranked,
     sizing,
     variances,
@@ -84,7 +84,7 @@ class Planner:
     ) -> None:
         planner = _Planner(Plan(model, io_half, low), tuple(keep), ranges, refused, wide, lean)
         planner.ranked, planner.sizing = ranked(model), sizing(model)
-        planner.variances, planner.cast_later = variances(model), cast_later(model)
+        planner.variances, planner.is_mixed = variances(model), has_half_products(model)
         planner.classify(model.graph)
         planner.leave_quantized()
         planner.look_for_lost_epsilons(repair_eps)
@@ -123,7 +123,7 @@ class _Planner:
     ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
     sizing   nodes of whose numbers the size of a tensor is computed
     variances  nodes that compute E[x^2] - E[x]^2
-    cast_later  nodes in fp32 whose results the file casts to half precision
+    is_mixed   whether the file has products in half precision
     flushed  weights of which numbers become 0: the name, how many do, how many there are, the largest that does
     """
 
@@ -141,7 +141,7 @@ class _Planner:
     ranked: Collection[Node] = ()
     sizing: Collection[Node] = ()
     variances: Collection[Node] = ()
-    cast_later: Collection[Node] = ()
+    is_mixed: bool = False
     flushed: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     @property
@@ -439,15 +439,13 @@ class _Planner:
         return True
 
     def _by_author(self, facts: _Facts) -> str:
-        """The file has it in fp32, after a cast from half precision or before one to it."""
-        if facts.node in self.cast_later:
-            return "the file casts to half precision after it"
-        if not any(v in self.authors for v in facts.inputs):
-            return ""
+        """The file has it in fp32, between casts from fp16 and back or beside products in half precision."""
         if not any(self.model.dtype(o) == SINGLE for o in facts.outputs):
             return ""
-        self.authors.update(facts.outputs)
-        return "the file casts to fp32 for it"
+        if any(v in self.authors for v in facts.inputs):
+            self.authors.update(facts.outputs)
+            return "the file casts to fp32 for it"
+        return "the file has it in fp32 beside half precision" if self.is_mixed else ""
 
     def _by_target(self, node: Node) -> str:
         """The target does not support it in half precision."""
