@@ -47,7 +47,6 @@ OTHER_THINGS = {
     ("surgeon.precision.conversion", "opset"),  # a word of an error
     ("surgeon.precision.inputs", "mask"),  # a part of an input's name
     ("surgeon.report", "opset"),  # a key of the JSON report
-    ("surgeon.trt.causes.shapes", "shape-tensor"),  # a cause
     ("surgeon.trt.program", "gelu"),  # keys of an engine's text
     ("surgeon.trt.program", "swish"),
     ("surgeon.app.commands.kernels", "attention"),  # what a table shows

@@ -40,7 +40,8 @@ def texts() -> tuple[tuple[str, str], ...]:
     """(file, text) of what a person reads: whole documents, and of code the comments and the strings with a space."""
     code = (path for folder in ("surgeon", "passes", "docs") for path in (ROOT / folder).rglob("*.py"))
     found = [(path, "\n".join(_prose(path.read_text()))) for path in code]
-    pages = (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").rglob("*.md"))
+    tables = (ROOT / "surgeon").rglob("*.toml")
+    pages = (ROOT / "README.md", *tables, *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").rglob("*.md"))
     found += [(path, NAMED.sub("", path.read_text())) for path in pages]
     return tuple((str(path.relative_to(ROOT)), text) for path, text in found)
 

@@ -18,7 +18,7 @@ from surgeon.targets import plugins, tables
 from surgeon.targets.names import printed_version
 from surgeon.targets.releases import Version, dotted
 from surgeon.targets.target import Target
-from surgeon.trt.causes import CAUSES, REWRITE, Cause, Weight
+from surgeon.trt.causes import CAUSES, NODES, OPERATORS, REWRITE, Cause, Weight
 
 NEWEST_OPSET = 25
 UNKNOWN = "VERSION"  # what a command has in place of a release that the log does not name
@@ -31,31 +31,6 @@ IMPORTED = Cause(
 )
 NOT_INITIALISED = next(cause for cause in CAUSES if cause.name == "plugins-not-initialised")
 _PLUGIN_FOUND = re.compile(r"Successfully created plugin: (\w+)")
-_OPERATORS = (
-    re.compile(r"(?:could not find|cannot find) plugin:? *(\w+)", re.IGNORECASE),
-    re.compile(r"No (?:importer|checker) registered for op: (\w+)"),
-    re.compile(r"Searching for plugin: (\w+)"),
-    re.compile(r"(\w+) plugin creator version \d+ was not found"),
-    re.compile(r"While parsing node number \d+ \[(\w+)"),
-    re.compile(r'op_type: "(\w+)"'),
-    re.compile(r"In (?:function |node -?\d+ \()import(\w+)"),
-)
-_NODES = (
-    re.compile(r'\bname: "([^"]+)"\s*\n?.*\bop_type:', re.MULTILINE),
-    re.compile(r"Invalid Node - (\S+)"),
-    re.compile(r"Failing node: (\S+)"),
-    re.compile(r"Node: (\S+) cannot run in INT8"),
-    re.compile(r"\(([\w./:-]+)(?:: an? I\w+Layer cannot| requires foreign node)"),
-    re.compile(r"[Nn]o supported formats for ([^\s)]+)"),
-    re.compile(r"\{ForeignNode\[(.+?)\]\}"),
-    re.compile(r"implementation for node ([^\s,]+[^\s,.)])"),
-    re.compile(r"TensorRT input: (\S+) has no shape"),
-    re.compile(r"([\w./:-]+)_OutputLayer(?:_\d+)?:"),
-    re.compile(r"\bI[A-Z]\w+Layer ([\w./:]+):"),
-    re.compile(r'While parsing node number \d+ \[\w+ -> "([^"]+)"'),
-    re.compile(r"\[E\] \[TRT\] (?:\d+: )?([\w./]+): "),
-    re.compile(r"ERROR\] ([\w./]+): "),
-)
 _NUMBER = re.compile(r"(?:While parsing node number|In node) (\d+)")
 
 
@@ -168,12 +143,12 @@ def _learned(operator: str) -> Version | None:
 
 def _operator(text: str) -> str:
     """The operator, or the plugin, that a text names first."""
-    return next((m[1] for pattern in _OPERATORS for m in pattern.finditer(text)), "")
+    return next((m[1] for pattern in OPERATORS for m in pattern.finditer(text)), "")
 
 
 def _node(log: str) -> str:
     """The node that a log names first; empty for layers that TensorRT made itself."""
-    named = (m[1] for pattern in _NODES for m in pattern.finditer(log))
+    named = (m[1] for pattern in NODES for m in pattern.finditer(log))
     return next((name for name in named if not name.startswith("(Unnamed")), "")
 
 
