@@ -1,7 +1,5 @@
 """The numbers from 0 to a count that a tensor holds."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 

@@ -1,7 +1,5 @@
 """What passes over If share: a branch, and the nodes after it, written out beside the If."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from surgeon import Builder, Node, Value

@@ -1,7 +1,5 @@
 """The spellings of max(x, 0), min(x, 0), min(max(x, 0), high), and of a choice by the sign of x."""
 
-from __future__ import annotations
-
 from surgeon import Pattern, op
 
 

@@ -1,7 +1,5 @@
 """Copy the nodes of a function or of a scope into another scope, with fresh names, bodies included."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper, inliner

@@ -1,7 +1,5 @@
 """Gaussian elimination of small matrices, a row at a time: the largest first number comes to the top, as in LAPACK."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Builder, Value

@@ -1,7 +1,5 @@
 """The constants of discrete Fourier transforms."""
 
-from __future__ import annotations
-
 import numpy as np
 
 LARGEST = 2**24  # elements of a basis

@@ -1,7 +1,5 @@
 """Compute a node of half precision in fp32."""
 
-from __future__ import annotations
-
 from surgeon import Builder, Value, require_some
 
 

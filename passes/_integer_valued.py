@@ -1,7 +1,5 @@
 """Which fp32 tensors hold only integers, and how large these may be."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -1,7 +1,5 @@
 """Small integers in a type that TensorRT computes with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the operators of ai.onnx.ml share."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import Builder, Value, require

@@ -1,7 +1,5 @@
 """A node as the opset of its file defines it, and whether it is valid at another opset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NonZero of a mask, as exporters write it: the positions, and how many there are."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Builder, Node, Target, Value

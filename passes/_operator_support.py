@@ -1,7 +1,5 @@
 """Which types an ONNX operator supports at the opset of the model."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

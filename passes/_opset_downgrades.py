@@ -3,8 +3,6 @@
 A plan makes what takes the place of a node. Each function raises Refused where the older opset has no such form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any

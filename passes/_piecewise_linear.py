@@ -5,8 +5,6 @@ here only say which operators may be together; what the window computes is found
 which settles such a function: an unforeseen spelling is read right, and one that only looks like it is not.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

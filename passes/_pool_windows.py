@@ -1,7 +1,5 @@
 """The windows of a pooling, axis by axis."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a Reduce computes where it has no axes to reduce over."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from surgeon import Builder, Value

@@ -1,7 +1,5 @@
 """Where a Resize looks, and with which weights, along one axis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Where a Resize looks, and with which weights, along an axis whose length is known at run time alone."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

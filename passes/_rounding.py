@@ -1,7 +1,5 @@
 """Rounding to the nearest integer, ties to even, written in Floor and Ceil."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -4,8 +4,6 @@ A place may be repeated where each row is computed by itself, and written where 
 says of each tensor after NonZero which of its dimensions that is, and declines where rows meet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from surgeon import Builder, Decline, Dim, Node, Value, require, require_some

@@ -1,7 +1,5 @@
 """Scatter operators: how several updates of one position are combined."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether one tensor fits another, and tensors of sizes that are computed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -13,8 +13,6 @@ Rewrites  1 / (1 + exp(-x))                                         ->  Sigmoid(
 Exact     To rounding.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Builder, Pattern, Value, const, op, require, rule, var

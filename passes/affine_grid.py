@@ -8,8 +8,6 @@ Price     A grid of 224 x 224: 3 nodes, and 0.09 ms in ONNX Runtime on one threa
           node; of a computed size 29 to 35 nodes, and 0.6.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Builder, Value, attr, op, require, rule, var

@@ -18,8 +18,6 @@ Kept      Past keys and values; more than one output; a mask of integers; a wind
           A query without any key is NaN in TensorRT-RTX's own layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -14,8 +14,6 @@ int8 and uint8 are stored in int32.
 Before opset 28 ONNX does not say what a shift by the type's width or more gives: then a computed n is left alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

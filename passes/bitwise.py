@@ -12,8 +12,6 @@ Price     [64,512] in ONNX Runtime on one thread. By a constant of one run of on
 int8 and uint8 are stored in int32. Bit by bit, the numbers take up to 63 times their memory on the way.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Price     Blocks of 3 x 3 to [1,3,56,56], ONNX Runtime on one thread: 5 nodes, 0
 image_shape and block_shape must be constant. On the way x takes as many times its memory as blocks overlap.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -13,8 +13,6 @@ Exact     Bit for bit.
 Price     None: nodes go, and none are added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 

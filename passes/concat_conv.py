@@ -7,8 +7,6 @@ Price     ONNX Runtime on one thread: 3x3 from [65,56,56] to one channel 3 nodes
 Tuned     Where TensorRT-RTX moves fewer bytes, such as before a convolution to one channel.
 """
 
-from __future__ import annotations
-
 from surgeon import Stage, const, op, require, rule, var
 
 TUNES = True

@@ -9,8 +9,6 @@ Exact     Bit for bit.
 Price     None: the branch runs without the If.
 """
 
-from __future__ import annotations
-
 from surgeon import Builder, Stage, Value, elements, op, require, require_some, rule, var
 from surgeon.ir.operators import COMPARES, OPERATORS
 

@@ -29,8 +29,6 @@ Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 no
           each step. Of a mixture every expert is computed for every token.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import or_
 

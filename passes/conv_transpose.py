@@ -17,8 +17,6 @@ Price     With zeros between, the products of as many more positions as the stri
 An output_shape is of use only where the spatial sizes are static.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

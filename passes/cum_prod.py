@@ -10,8 +10,6 @@ The axis must be constant. On the way x takes as many times its memory as the ax
 that is static.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Builder, Value, attr, const, op, require, rule, var

@@ -9,8 +9,6 @@ Exact     Bit for bit on every input with which the model runs; with the others 
 Price     None: nodes go, and none are added.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

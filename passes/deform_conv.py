@@ -14,8 +14,6 @@ Price     x takes as many times its memory as the kernel has pixels. ONNX Runtim
 Channels and the kernel's sizes must be static; batch, height and width need not.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Price     [1,64,56,56] to 16 bits and back, ONNX Runtime on one thread: 8 nodes 
 Kept      Scales that are not fp32, blocks, and numbers that something else reads as integers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

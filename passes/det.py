@@ -8,8 +8,6 @@ Price     25 nodes for each row but the last. 1,000 matrices of 3 x 3 in ONNX Ru
           next to 0.08; of 4 x 4: 76, and 0.6 next to 0.12.
 """
 
-from __future__ import annotations
-
 from surgeon import Builder, Value, op, require, rule, var
 
 from ._elimination import pivoted, without_first

@@ -13,8 +13,6 @@ dft_length and axis must be constant. A MatMul takes n^2 products where an FFT t
 n log n: for the hundreds of samples of a window it is as fast.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -17,8 +17,6 @@ ceil_mode may begin in the padding.
 Dilations together with auto_pad are left alone: ONNX Runtime does not see dilations there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

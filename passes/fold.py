@@ -18,8 +18,6 @@ DequantizeLinear is left alone: the quantized weight is what the parser wants to
 elements is computed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cache

@@ -14,8 +14,6 @@ Kept      An operator whose body has one that the target lacks and nothing write
           operator that means something else at the model's. Bernoulli, whose numbers are drawn. What reads a sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_

@@ -13,8 +13,6 @@ Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type 
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -12,8 +12,6 @@ Price     The nodes on the way are in both branches; one branch runs, in the sam
 Where the other rank reaches an output of the model nothing helps: an engine returns one rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -10,8 +10,6 @@ Exact     Bit for bit. b may only be what can be computed whatever a is: arithme
 Price     None: b is a few numbers, and two kernels less wait for the processor.
 """
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import Builder, Stage, Value, no_match, op, require, rule, var

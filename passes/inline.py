@@ -15,8 +15,6 @@ Price     None: ONNX Runtime puts functions in place of their calls itself. Swis
           ms either way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from onnx import FunctionProto

@@ -12,8 +12,6 @@ Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the sample o
           to 31.6 MB.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import HALVES, Stage, attr, const, op, rule, var

@@ -14,8 +14,6 @@ What reads such constants and notices nothing stays: the ends of a Slice, the ot
 computes with them has no form in int32: it is listed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

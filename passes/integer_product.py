@@ -11,8 +11,6 @@ Price     On the way it holds every product: [64,128] by [128,64] of int64, 4 no
           thread next to 0.2.
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

@@ -25,8 +25,6 @@ Epsilon   Where it was lost on the way to the file (1e-12 is 0 in fp16; PyTorch'
           below 1e-8) a warning says `lost epsilon`, and --repair-eps puts one back.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

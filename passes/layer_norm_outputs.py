@@ -9,8 +9,6 @@ Price     [8,128,768]: 8 nodes, and 0.71 ms in ONNX Runtime on one thread next t
           computed twice.
 """
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import FLOATS, attr, op, require, rule, var

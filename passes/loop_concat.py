@@ -11,8 +11,6 @@ Price     A list of 100 rows of 64, ONNX Runtime on one thread: 4 nodes for 5, 0
 How often it runs is not known, or it is more often than the pass unroll writes out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -19,8 +19,6 @@ Price     Every element is computed, the others too, in kernels of a fixed size.
 That the mask has the sizes of the data must be known.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, numpy_helper
 

@@ -13,8 +13,6 @@ The padding must be explicit, and none where sizes are not static; windows then 
 On the way x takes as many times its memory as its windows have elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import product

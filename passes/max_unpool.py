@@ -10,8 +10,6 @@ An output_shape other than the one that kernel, strides and pads give is left al
 whose MaxPool returns the indices: ONNX counts these in the one, ONNX Runtime and PyTorch in the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ Rewrites  Concat(.., Concat(a, b), ..)   ->   Concat(.., a, b, ..), where no oth
 Exact     Bit for bit.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import or_
 

@@ -14,8 +14,6 @@ Price     8,400 boxes of one class, 100 rows, ONNX Runtime on one thread: 67 nod
 It makes as many iterations as a class may have boxes, and no more than there are rows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -20,8 +20,6 @@ Price     Every row is computed, whether the mask takes it or not: of three leve
 What one node of f or g does to rows must be known, and all of them must be of one mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -8,8 +8,6 @@ Price     Indices of [64,128] and a depth of 1,000 take 6 nodes, and 31 ms in ON
           loaded machine, next to 46 of its own OneHot.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

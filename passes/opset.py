@@ -20,8 +20,6 @@ and the report lists what the target would misread. Every node is checked agains
 at the older opset: inputs, attributes and types.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -23,8 +23,6 @@ Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 
           slopes above 1 4 nodes, and 0.10.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import DOMAIN, Builder, Value, attr, const, meaning, op, require, rule, var

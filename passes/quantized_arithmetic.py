@@ -18,8 +18,6 @@ Price     It computes in fp32, not in int8: with TensorRT's own symmetric quanti
           next to 0.05. Opset 10 has no Round, which is 16 nodes more there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

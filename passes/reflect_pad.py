@@ -23,8 +23,6 @@ Kept      Pads that follow from run-time sizes; reflect by a dimension's size or
           has neither these modes nor Gather, what the GPU pads natively.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ Exact     To the bit. That x is whole and within the type follows from Round, Mi
 Price     None: nodes go. What is in place of QuantizeLinear is of the pass quantized-arithmetic.
 """
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import Editor, Node, Stage, Value, model_rule

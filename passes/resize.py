@@ -18,8 +18,6 @@ are of a region of interest that is computed.
 On the way x takes as many times its memory as a pixel is made of.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

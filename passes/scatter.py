@@ -15,8 +15,6 @@ Price     Every update is compared with every position. 1,000 rows of 64 added t
 The second form has a table of every position and every update: up to 2^24 elements, with 128 for a symbolic size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -14,8 +14,6 @@ Price     7 nodes for 5, on numbers of the shape: 0.007 ms in ONNX Runtime next 
 What is moved around must have static sizes and 64 elements at most, and be moved by constants.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import groupby

@@ -11,8 +11,6 @@ Exact     To rounding: softplus(x) - x is below exp(-15) = 3.1e-7 where the guar
           of it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Pattern, const, op, require, rule, var

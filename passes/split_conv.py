@@ -9,8 +9,6 @@ Price     ONNX Runtime on one thread: [64,56,56] and SiLU in two halves 6 nodes,
 Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the nudenet in fp16 went from 36.0 to 31.6 MB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

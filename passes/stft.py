@@ -10,8 +10,6 @@ Price     16,000 samples in frames of 400, by 160: 4 nodes, and 0.5 ms in ONNX R
 frame_step and the frame's length must be constant. A computed window makes the weights of the Conv computed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

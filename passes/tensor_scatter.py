@@ -8,8 +8,6 @@ Exact     Bit for bit.
 Price     A cache of [1,8,1024,64] and 16 new rows, ONNX Runtime on one thread: 5 nodes, 0.09 ms next to 0.06.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import attr, op, rule, var

@@ -18,8 +18,6 @@ Price     Scaler is two nodes, [1024,64] in ONNX Runtime on one thread: 0.05 ms 
           100 keys, [64,128]: 4.5 ms next to 0.02, since each x is compared with each key.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

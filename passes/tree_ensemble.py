@@ -12,8 +12,6 @@ Price     7 nodes a level. 100 trees of 6 levels, 64 rows of 20 columns: 40 node
           one thread next to 0.05 of its own node; of one row 0.04 next to 0.006.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ Price     Each element is compared with every other. ONNX Runtime on one thread:
 The table of all pairs has up to 2^24 elements: 4,096 numbers, or 1,024 rows of 16. 128 stands for a symbolic size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -17,8 +17,6 @@ that the target does not read, an input of the model stays what it is, and with 
 --allow-narrowing makes it int32, and uint32 int64.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 

@@ -1,7 +1,5 @@
 """Attention as ONNX Runtime defines it: projections, masks of every form, past keys, positions that are rotated in."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

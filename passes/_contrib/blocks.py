@@ -1,7 +1,5 @@
 """Activations, biases, and the operators that differ from ONNX's in their name or their layout alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

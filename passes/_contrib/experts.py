@@ -1,7 +1,5 @@
 """Mixtures of experts: every expert is computed for every token, and the chosen ones are added up by their weights."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

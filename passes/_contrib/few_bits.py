@@ -1,7 +1,5 @@
 """Weights of few bits, taken out of their bytes: a table that is looked up in, and products of a code of four bits."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -1,7 +1,5 @@
 """GroupQueryAttention: heads that share keys and values, which follow those of a cache."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The inverse of small matrices as ONNX Runtime finds it: elimination, then substitution from the last row."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -1,7 +1,5 @@
 """Normalisations with what is fused into them: a sum before, an embedding, an activation after."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -1,7 +1,5 @@
 """Products of matrices with what is fused into them."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto
 

@@ -1,7 +1,5 @@
 """Operators of quantized numbers that are dequantized, computed and quantized again: so they are defined."""
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """Products of quantized numbers: integers are multiplied and added up to the bit, then scaled."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import Builder, Value, require

@@ -1,7 +1,5 @@
 """DynamicQuantizeLSTM: an LSTM whose input, and whose state at each step, is quantized by its own range."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

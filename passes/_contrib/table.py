@@ -1,7 +1,5 @@
 """The table of bodies, and what they share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

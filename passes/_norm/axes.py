@@ -4,8 +4,6 @@ A mean keeps its dimensions, or is reshaped or expanded until it meets x again. 
 x to the root; each mean must meet x as one with kept dimensions would.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

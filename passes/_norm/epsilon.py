@@ -1,7 +1,5 @@
 """The epsilon of a normalisation, and what its variance is multiplied with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

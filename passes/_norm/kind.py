@@ -1,7 +1,5 @@
 """Which normalisation a window is, where its axes alone do not tell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from surgeon import Builder, Node, Value

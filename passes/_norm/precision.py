@@ -1,7 +1,5 @@
 """The type in which a normalisation is computed, and the tensors of that type that the file has already."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon import HALVES, Builder, Node, Value, require

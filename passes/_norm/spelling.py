@@ -3,8 +3,6 @@
 They say which operators are where. `window.read` then checks, on the nodes that matched, what no pattern can.
 """
 
-from __future__ import annotations
-
 from surgeon import ANY, Pattern, const, op, var
 
 

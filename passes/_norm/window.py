@@ -1,7 +1,5 @@
 """What a match of a normalisation says, as the passes read it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Padding with a number, for a target that pads few axes at once, or with zeros alone."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper
 

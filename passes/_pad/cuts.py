@@ -1,7 +1,5 @@
 """Which positions of a tensor the inputs of a Concat take, where they are cut from it with Slice, Gather and others."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a Pad says, whatever opset it is of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

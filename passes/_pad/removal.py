@@ -1,7 +1,5 @@
 """Which positions of a tensor a Compress takes out: tf2onnx's symmetric padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 `f` is a Builder, or what a meaning is spelled with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

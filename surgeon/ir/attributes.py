@@ -1,7 +1,5 @@
 """Attributes of nodes, as Python values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

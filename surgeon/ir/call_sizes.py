@@ -1,7 +1,5 @@
 """How many nodes the calls of local functions stand for: whoever reads a model writes them out."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from onnx import ModelProto

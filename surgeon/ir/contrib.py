@@ -4,8 +4,6 @@ The source is ONNX Runtime's ContribOperators.md. A schema here serves three end
 of tensors, and the inference of shapes after a node. It is not registered with onnx.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

@@ -4,8 +4,6 @@ Its optimisations end the process over some models. One process loads many model
 takes longer than most loads.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import subprocess

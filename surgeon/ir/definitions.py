@@ -5,8 +5,6 @@ its kernel strays from the definition: lookup tables and other orders of roundin
 MatMulNBits rounds to eight bits. Nothing is shared with the pass that writes the operators out.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The elements of small tensors of integers from which sizes are computed, one by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

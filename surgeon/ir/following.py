@@ -1,7 +1,5 @@
 """Walks from tensor to tensor: up to what decides a property of them, and down to what reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from surgeon.ir.graph import Node, Value

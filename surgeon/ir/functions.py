@@ -1,8 +1,6 @@
 """Local functions as onnx's inliner reads them right: it forgets defaults, and takes one opset alone. The opsets that
 models and functions declare."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ last of these, so that samples of different lengths are padded after. What follo
 specified: here it is its last new one again.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ctrl-C that is remembered, for a library that takes the exception for a failure of its own."""
 
-from __future__ import annotations
-
 import signal
 from typing import NoReturn
 

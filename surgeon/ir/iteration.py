@@ -4,8 +4,6 @@ An If returns what either branch does. A Loop and a Scan hand states from one it
 node was given, or what an iteration left. They return the last states, and stack the other results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

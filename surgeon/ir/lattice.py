@@ -5,8 +5,6 @@ even the rank is known. Two facts about one tensor meet in a shape that says bot
 place join in a shape that holds for either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ That of an Add, a Gather or a Cast takes 100 bytes and more for each element. No
 that follow from constants alone it is bounded how large their numbers and how many these are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Python's garbage collector, paused while a model is indexed."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A ModelProto, indexed: one `Graph` for the main graph, for every body and for every local function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -38,8 +38,6 @@ random        the results are drawn
 holds         the first result is a sequence or an optional
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

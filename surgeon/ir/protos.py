@@ -1,7 +1,5 @@
 """Walks over ONNX's protobufs: what nodes read, hold and call."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence

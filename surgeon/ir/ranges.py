@@ -1,7 +1,5 @@
 """Between which numbers the elements of a tensor are, as far as it follows from constants, types and operators."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

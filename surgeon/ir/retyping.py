@@ -1,7 +1,5 @@
 """Copy a model with some element types replaced: wider ones for an exact evaluation, narrower ones for a target."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

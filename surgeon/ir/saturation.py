@@ -5,8 +5,6 @@ The sum is cut off at 32,767, and 2 * 255 * 127 is more: measured with 1.32 on s
 uint8 do not do so. The int8 operand is shifted by 128 together with its zero point: the same product, to the bit.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

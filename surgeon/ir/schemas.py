@@ -1,7 +1,5 @@
 """What ONNX's schemas say of operators, and how an operator is called in an index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

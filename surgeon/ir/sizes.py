@@ -1,7 +1,5 @@
 """Sizes that a model computes: what a Shape returns, and what the target of a Reshape or an Expand says."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, numpy_helper
 

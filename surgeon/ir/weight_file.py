@@ -1,7 +1,5 @@
 """The weights of large models on disk: mapped into memory to be read, and written to a file that surgeon makes."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from pathlib import Path

@@ -12,8 +12,6 @@ What rounds to integers (Floor, a Cast, a Div of integers) is searched like a co
 result steps to another integer.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ A line is believed, so a file that another user may have written is not read, an
 several users share is one that the user asks for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """When two results are equal: `compare` has the rule, which docs/proof.md section 2 gives reasons for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A model evaluated in a wider type: what is its own noise."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

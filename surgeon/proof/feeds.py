@@ -1,7 +1,5 @@
 """The inputs on which a rewrite must hold: random and adversarial ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 

@@ -6,8 +6,6 @@
 3. The sign of a zero, where a Reciprocal or a Div after the window makes an infinity of it, and that of an infinity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """What the integer inputs of a pair are: plain numbers, positions to look up, lengths, or sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, get_args

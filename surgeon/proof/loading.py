@@ -1,7 +1,5 @@
 """Whether ONNX Runtime still loads a rewritten model."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Results of ONNX Runtime that are unreliable: they depend on operators whose kernels ignore some NaN."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

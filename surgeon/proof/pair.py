@@ -1,7 +1,5 @@
 """A pair of models: an original, and what is to stand for it. The proof asks whether they compute the same."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@
 3. Integers: the whole range of their type, every valid position, counts.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Random operators: their outputs cannot be compared unless both models use the same seeds."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper

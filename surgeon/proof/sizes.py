@@ -9,8 +9,6 @@ Where the original runs with none of them, the next choice is tried:
 4. Where there is an If, it may ask whether a size is 1: one name gets that in 2, and all do, last of all.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

@@ -5,8 +5,6 @@ as a height of 48 or 17 tokens, is a size of its constants, or is found by tryin
 `farthest` finds how far each dimension may go from there.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Inputs that ONNX Runtime takes: what is drawn for a model is brought to where its operators ask it to be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ all: it moves them, or scales them, each slice along an axis by a number of its 
 others have to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Whole models: two of them proved equal, and the sizes and tensors of a run of one."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

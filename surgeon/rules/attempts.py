@@ -1,7 +1,5 @@
 """What each pass makes of one node: the match, or how far it came."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from surgeon.ir.graph import Node

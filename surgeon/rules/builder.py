@@ -1,7 +1,5 @@
 """What the body of a rule builds the replacement with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What one run knows: the model, the target, and how each pass lowers its canonical nodes there."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The measurements are asked about whole rewrites, lowered and with all that they 
 support is rewritten whatever it costs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """What is known of dimensions that are not static, and of the elements of tensors of sizes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, cast
 

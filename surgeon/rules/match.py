@@ -4,8 +4,6 @@ A pattern is compiled once into nested closures in continuation-passing style. S
 without copying what is captured. `index.py` finds the patterns that are worth matching at a node.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ A meaning by the name of one of ONNX's own operators is that of ONNX's definitio
 from: a window's proof computes by it. No such node of the domain `surgeon` is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

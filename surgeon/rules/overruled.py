@@ -1,7 +1,5 @@
 """The passes of a user that match and are never applied: a person hears of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from surgeon.ir.graph import Node

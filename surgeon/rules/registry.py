@@ -5,8 +5,6 @@ A pass is a module; its name is the file's with hyphens. They are listed by name
 ranks rules by what they replace (`surgeon.rules.driver`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Find the rewrites that repeat another one: a network has the same window many times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Sequence
 

@@ -6,8 +6,6 @@
 A pass is a file. Its rules are the functions in it that `@rule` or `@model_rule` marks.
 """
 
-from __future__ import annotations
-
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ Such an input may be of another shape as long as inference does not see it. A re
 that ONNX Runtime does not load.
 """
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 

@@ -1,7 +1,5 @@
 """The nodes that the user asked passes to leave alone."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """How an opset spells a node: which values are attributes, and which are inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

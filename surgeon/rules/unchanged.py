@@ -1,7 +1,5 @@
 """Whether a rewrite writes what the file had: such a rewrite is taken back and not reported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

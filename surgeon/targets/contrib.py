@@ -4,8 +4,6 @@ Measured with TensorRT-RTX 1.7.1. It has importers for MatMulNBits and GroupQuer
 table: they need plugins that it does not bring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from surgeon.ir.graph import Node

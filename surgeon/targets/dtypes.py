@@ -1,7 +1,5 @@
 """Which types of tensors a parser knows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from onnx import TensorProto

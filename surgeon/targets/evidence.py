@@ -1,7 +1,5 @@
 """The evidence for a target's verdict, and the nodes for which there is none."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COUNTS

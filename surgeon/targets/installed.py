@@ -1,7 +1,5 @@
 """The TensorRT, or TensorRT-RTX, that Python can import here."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util

@@ -4,8 +4,6 @@ Up to TensorRT 8.6 every int64 tensor is int32, and constants are cut to what th
 (onnx-tensorrt, `convertINT64`, 7.0 to 8.6). The other tensors here fit into int32.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a parser reads of a model besides its nodes: inputs, outputs and initializers, those that no node reads, too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from onnx import TensorProto, ValueInfoProto

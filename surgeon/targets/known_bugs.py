@@ -3,8 +3,6 @@
 The parser supports these nodes, and no error is printed. So `check` and `rewrite` warn, and change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

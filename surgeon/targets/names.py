@@ -5,8 +5,6 @@ two rows has the row of the target table that both have, because TensorRT never 
 where the two differ, nothing is guessed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches

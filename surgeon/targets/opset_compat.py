@@ -4,8 +4,6 @@ A parser up to 9.3 that reads a model above its opset passes over the attributes
 they say what it does anyway, the node is read as intended.
 """
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.ir.schemas import schema
 from surgeon.targets.condition import constant_of, opset_of, rank_of, shape_of

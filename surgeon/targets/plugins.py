@@ -1,7 +1,5 @@
 """Which plugin nodes a target finds a plugin for."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.targets.releases import EVERY_RELEASE, Range, Version, between, dotted, since
 

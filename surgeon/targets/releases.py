@@ -3,8 +3,6 @@
 Nobody else compares version numbers: a range is asked whether it covers a target.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 Version = tuple[int, ...]

@@ -9,8 +9,6 @@ What is known of TensorRT-RTX is measured with version 1.7.1 on onnx 1.23's oper
 another release may differ.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from surgeon.ir.operators import REDUCES

@@ -1,7 +1,5 @@
 """Why a target does not support a node: the answer to `Target.why_unsupported`."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

@@ -15,8 +15,6 @@ To add one:
 The first condition that gives a reason answers: in the order of the modules below, then in the order within them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Activations."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

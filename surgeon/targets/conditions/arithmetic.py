@@ -1,7 +1,5 @@
 """Einsum, Mod and STFT."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

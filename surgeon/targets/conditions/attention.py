@@ -1,7 +1,5 @@
 """Attention."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

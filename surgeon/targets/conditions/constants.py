@@ -1,7 +1,5 @@
 """What makes numbers out of none: Constant, Range, the random operators."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

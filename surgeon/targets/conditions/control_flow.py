@@ -1,7 +1,5 @@
 """If, Loop and Scan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from onnx import TensorProto, numpy_helper

@@ -1,7 +1,5 @@
 """Conv and ConvTranspose."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape, is_static
 from surgeon.targets.condition import condition, input_of, is_weights, shape_of

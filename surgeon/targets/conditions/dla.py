@@ -1,7 +1,5 @@
 """What DLA does not run, and leaves to the GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from surgeon.ir.graph import Node

@@ -1,7 +1,5 @@
 """What takes tensors apart: Slice, Split, Squeeze, Scatter, Trilu."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

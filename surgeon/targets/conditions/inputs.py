@@ -1,7 +1,5 @@
 """Inputs and outputs that are left out."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition
 from surgeon.targets.releases import RTX, between, since

@@ -4,8 +4,6 @@ A program that binds inputs by name then finds none. `__x`, of an input that is 
 one name twice.
 """
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node, Value
 from surgeon.targets.condition import condition, input_of, rank_of
 from surgeon.targets.releases import between, since

@@ -1,7 +1,5 @@
 """Normalisations, and Dropout, which like BatchNormalization is another operator in training."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import FLOATS
 from surgeon.targets.condition import condition, dtype_of, rank_of, shape_of

@@ -1,7 +1,5 @@
 """Pooling."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from surgeon.ir.graph import Node

@@ -1,7 +1,5 @@
 """QuantizeLinear and DequantizeLinear."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to

@@ -1,7 +1,5 @@
 """How many dimensions an input has: operators that are refused with some numbers of them."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 
 from surgeon.ir.graph import Node

@@ -1,7 +1,5 @@
 """LSTM, GRU and RNN."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, may_match, shape_of

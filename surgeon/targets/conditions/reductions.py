@@ -1,7 +1,5 @@
 """Reductions and the softmaxes."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import REDUCES

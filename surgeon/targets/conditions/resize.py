@@ -1,7 +1,5 @@
 """What samples images: Resize, GridSample, RoiAlign."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.following import sources

@@ -1,7 +1,5 @@
 """Shapes: what is computed from them, and what needs one of a certain kind."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.following import sources

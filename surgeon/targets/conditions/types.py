@@ -1,7 +1,5 @@
 """Types: what is cast to, and operators that take no bfloat16."""
 
-from __future__ import annotations
-
 from onnx import TensorProto
 
 from surgeon.ir.graph import Node

@@ -5,8 +5,6 @@ importer does not read. A test holds the conditions against it: each is refused 
 gives the reason there.
 """
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import rank_of
 from surgeon.targets.releases import EVERYWHERE, between, since, up_to

@@ -1,7 +1,5 @@
 """What poolings and deconvolutions have in common: attributes with a number for each spatial axis, and auto_pad."""
 
-from __future__ import annotations
-
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import rank_of
 
