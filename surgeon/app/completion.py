@@ -9,7 +9,6 @@ from typing import Any
 from surgeon.errors import UsageError
 
 ASKED = "_ARGCOMPLETE"  # the variable that a shell sets while it asks
-SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
 def answer(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,6 @@ it names run only where the user trusts their folder.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,8 @@ from typing import Any
 from surgeon.app import arguments, trust
 from surgeon.app.screen import complain
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.ir.files import toml
 from surgeon.pipeline.option import Flag, options_of
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 NAMES = ("surgeon.toml", "pyproject.toml")
 
@@ -74,7 +69,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     if path.name == "pyproject.toml" and b"surgeon" not in data:
         return None
     try:
-        table: dict[str, Any] = tomllib.loads(data.decode())
+        table = toml(data.decode())
     except ValueError as error:
         raise UsageError(f"'{path}' is not TOML: {error}.") from None
     if path.name == "surgeon.toml":

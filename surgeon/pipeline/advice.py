@@ -6,11 +6,13 @@ import re
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import cache
 
 from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
+from surgeon.ir.files import data_beside
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.pipeline.narrowing import narrowable
@@ -28,73 +30,14 @@ from surgeon.targets.unsupported import Kind
 OF_FLOATS = re.compile("a size follows from the input '(.*)', which holds floats")
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
-AFTER = "its output size depends on the data: run it after the engine"
-BEFORE = "run it before the engine, and make its result an input"
-DRAWN = "draw the random numbers outside the engine, and make them an input"
-STRINGS = f"an engine has no strings: {BEFORE}"
-COUNTED = "export it with a fixed number of iterations, which surgeon unrolls, or compute all of them at once"
-GIVEN = "an engine has no optional inputs: export it with a tensor, or without one"
-SEQUENCES = "an engine has no sequences: return or read their tensors one by one"
-POOLED = "set its padding by pads instead of auto_pad, and give its images fixed sizes"
 NARROWER = "--allow-narrowing converts its types to supported ones, and reports the error"
-PROCESSORS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains of layouts
-# Operators that surgeon rewrites only on request, because the model then returns something else.
-ON_REQUEST = {
-    "NonMaxSuppression": "rewrite with --detections N: N rows, and an output with the number of valid rows",
-}
-# Advice for operators that have no exact form. All of ai.onnx.ml get the same.
-ADVICE = {
-    **ON_REQUEST,
-    "NonZero": f"{AFTER}, or select with Where instead of by indices",
-    "Compress": f"{AFTER}, or select with Where",
-    "Unique": f"{AFTER}; for TensorRT 8.5 and later, not RTX, surgeon rewrites it for at most 4,096 elements",
-    "RoiAlign": "export it with mode avg or a sampling_ratio of 1 or more, and images of fixed sizes",
-    "MaxRoiPool": "give its images fixed sizes, or run it after the engine",
-    "ImageDecoder": BEFORE,
-    "Resize": "export it in float, with axes that are not negative, and images of fixed sizes",
-    "ConvTranspose": "make its weights constant, or export it without dilations",
-    "DeformConv": "give its channels and its kernel fixed sizes",
-    "BitShift": "shift by constants smaller than the number of bits of the type",
-    "BitCast": BEFORE,
-    "CumProd": "add up logarithms instead, or give its axis a fixed length of at most 1,024",
-    "EyeLike": "export it with opset 11 or later, or with a fixed size",
-    "LRN": "export it with an odd size of at most 15, or as a mean of squares over the channels",
-    "Range": "count in int64 or in fp32, and cast the result",
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), POOLED),
-    "If": "export it with a fixed condition: then only one branch is left",
-    "Loop": COUNTED,
-    "Scan": COUNTED,
-    "Det": "surgeon rewrites up to 4 rows: run larger matrices outside the engine",
-    "MaxUnpool": "omit its output_shape, or make it the shape of the pooled tensor",
-    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), GIVEN),
-    **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), DRAWN),
-    **dict.fromkeys(("RandomUniform", "RandomUniformLike"), DRAWN),
-    **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"), STRINGS),
-    **dict.fromkeys(("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty"), SEQUENCES),
-    **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"), SEQUENCES),
-}
-PARTS = "an engine has no complex numbers: compute with real and imaginary parts"
-OF_TYPES: dict[int, str] = {
-    TensorProto.STRING: STRINGS,
-    **dict.fromkeys((TensorProto.COMPLEX64, TensorProto.COMPLEX128), PARTS),
-}
 SMALL = "hold these numbers in int32 or in fp32"
-CLASSIC = "TensorRT has no strings, no maps and no classic machine learning: run it outside the engine"
-LAID_OUT = "ONNX Runtime optimized its layout for one processor: save the model again with ORT_ENABLE_EXTENDED at most"
-GENERATION = "export one step of the decoder, and run the loop over the tokens around the engine"
-PACKED = "optimize the model without packing: padded batches give the same result"
-ORDERED = "quantize the model in the format QDQ"
-COMPILED = "it holds an engine of another runtime: use the model from before it was compiled"
-FUSED = "ONNX Runtime's optimizer wrote it: optimize the model less, or write a pass (docs/language.md)"
-OF_ONNX_RUNTIME = {
-    **dict.fromkeys(("BeamSearch", "GreedySearch", "NGramRepeatBlock", "Sampling"), GENERATION),
-    **dict.fromkeys(("PackedAttention", "PackedMultiHeadAttention", "RemovePadding", "RestorePadding"), PACKED),
-    **dict.fromkeys(("QOrderedAttention", "QOrderedGelu", "QOrderedLayerNormalization", "QOrderedMatMul"), ORDERED),
-    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder", "QOrderedLongformerAttention"), ORDERED),
-    **dict.fromkeys(("MurmurHash3", "Tokenizer"), BEFORE),
-    "EPContext": COMPILED,
-    "WhisperBeamSearch": GENERATION,
-}
+
+
+@cache
+def _texts(section: str) -> dict[str, str]:
+    """A section of advice.toml, each word of a key by itself."""
+    return {word: advice for words, advice in data_beside(__file__)[section].items() for word in words.split()}
 
 
 def advice_for(result: Result, source: Source, options: Options) -> list[str]:
@@ -134,7 +77,7 @@ def _cure(node: Node | None, target: Target) -> str:
     later = first_taking(node, target)
     if not later:
         return _advice(node, target)
-    asked = ON_REQUEST.get(node.key)
+    asked = _texts("on_request").get(node.key)
     return f"{later} supports it, or {asked}" if asked else f"{later} supports it"
 
 
@@ -142,19 +85,17 @@ def _advice(node: Node, target: Target) -> str:
     """The advice for a node that no release supports."""
     why, lacking = target.why_unsupported(node), lacking_types(node)
     if lacking and why is not None and why.kind is not Kind.OPERATOR:
-        return (
-            OF_TYPES.get(lacking[0], "") or f"export it with {_wider(lacking[0])} in place of {dtype_name(lacking[0])}"
-        )
+        instead = f"export it with {_wider(lacking[0])} in place of {dtype_name(lacking[0])}"
+        return _texts("types").get(TensorProto.DataType.Name(lacking[0]), instead)
     if why is not None and why.kind is Kind.TYPE:
         return SMALL
     domain = node.proto.domain
-    if domain == "ai.onnx.ml":
-        return CLASSIC
-    if domain == contrib.DOMAIN:
-        return OF_ONNX_RUNTIME.get(node.op, FUSED)
-    if domain in PROCESSORS:
-        return LAID_OUT
-    return ADVICE.get(node.key, CHANGED if why is not None and why.kind is Kind.NODE else NONE)
+    if domain == contrib.DOMAIN and node.op in _texts("microsoft"):
+        return _texts("microsoft")[node.op]
+    if domain in _texts("domains"):
+        return _texts("domains")[domain]
+    general = CHANGED if why is not None and why.kind is Kind.NODE else NONE
+    return _texts("on_request").get(node.key) or _texts("onnx").get(node.key, general)
 
 
 def _wider(dtype: int) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from pathlib import Path
 from string import Template
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from surgeon.ir.files import data_beside
 
 
 class Weight(IntEnum):
@@ -46,7 +41,7 @@ class Cause:
         return re.compile("|".join(f"(?:{p})" for p in self.patterns), re.IGNORECASE)
 
 
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = data_beside(__file__)
 REWRITE: str = _TABLE["commands"]["rewrite"]
 # How a line names an operator, or a plugin, and a node: each has one group.
 OPERATORS, NODES = ([re.compile(pattern) for pattern in _TABLE[key]] for key in ("operators", "nodes"))

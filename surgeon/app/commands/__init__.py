@@ -13,24 +13,6 @@ WRONG = 2  # a usage error, or a model that cannot be read or written
 UNTAKEN = 3  # the target does not support every node of the result
 CHANGES = 4  # --check: something would change
 WORST_FIRST = (WRONG, FAILED, UNTAKEN, CHANGES, DONE)
-MEANINGS = {DONE: "done", WRONG: "wrong usage, or a file that cannot be read or written"}
-_REWRITTEN = {
-    FAILED: "a rewrite was undone, models differ, or a conversion's error is too large",
-    UNTAKEN: "the target does not support every node of the result",
-}
-# What else the commands exit with, as their help has it.
-STATUSES: dict[str, dict[int, str]] = {
-    "fix": {**_REWRITTEN, FAILED: "a rewrite was undone, the result differs, or TensorRT-RTX does not build it"},
-    "rewrite": {**_REWRITTEN, CHANGES: "--check: a rewrite would change something"},
-    "check": {DONE: "the target supports every node", FAILED: "the target does not support every node"},
-    "why": {FAILED: "the log has no known error"},
-    "verify": {FAILED: "a file or a rewrite is not that of the report"},
-    "build": {FAILED: "TensorRT refused to parse or build the model"},
-    "kernels": {FAILED: "TensorRT refused the model, or the engine cannot be read"},
-    "compare": {DONE: "the models agree", FAILED: "the models differ, or could not be compared"},
-    "diff-targets": {FAILED: "TO does not support nodes that FROM supports"},
-    "plugins build": {FAILED: "the library could not be compiled"},
-}
 
 
 def status_of(report: Report, *, changes: bool = False, broken: bool = False) -> int:
