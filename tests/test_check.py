@@ -16,7 +16,7 @@ from surgeon.ir.model import Model
 from surgeon.pipeline.check import Untaken, check
 from surgeon.targets import evidence
 from surgeon.targets.target import Target
-from surgeon.trt.ask import ask
+from surgeon.trt.refusals import ask
 
 Captured = pytest.CaptureFixture[str]
 RTX = pytest.mark.skipif(
@@ -138,7 +138,7 @@ def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: 
     answer = ask(file, target)
     assert answer is not None and answer.refused == []
     no_driver = Untaken("act", "Relu", "Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient)")
-    monkeypatch.setattr("surgeon.trt.ask.parser_refusals", lambda trt, source: [no_driver])
+    monkeypatch.setattr("surgeon.trt.refusals.parser_refusals", lambda trt, source: [no_driver])
     assert ask(file, target) is None
 
 

@@ -26,7 +26,7 @@ from surgeon.precision.comparison import Comparison
 from surgeon.precision.data import Samples
 from surgeon.trt.bisect import Culprit, bisect_way
 from surgeon.trt.compare import compare, figures
-from surgeon.trt.handover import polygraphy_command
+from surgeon.trt.comparison import polygraphy_command
 from surgeon.trt.runners import (
     BindingsRunner,
     Engine,

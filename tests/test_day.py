@@ -23,7 +23,7 @@ from surgeon.app.cli import main
 from surgeon.app.screen import wrapped
 from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
-from surgeon.trt.ask import Answer, ask
+from surgeon.trt.refusals import Answer, ask
 
 ROOT = Path(__file__).resolve().parent.parent
 STYLE = ROOT / "samples" / "style_transfer" / "style_transfer_ts_op11.onnx"

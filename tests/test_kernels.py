@@ -442,7 +442,7 @@ def test_without_tensorrt_rtx_nothing_is_guessed_and_the_bytes_are_the_same(
     source = write(tmp_path, "static")
     first = fix(source, tmp_path / "first.onnx", target="rtx")
     assert first.kernels.startswith("4 kernels (4 before), 32.6 kB moved (32.6)")
-    monkeypatch.setattr("surgeon.trt.ask.installed_version", lambda module: "")
+    monkeypatch.setattr("surgeon.trt.refusals.installed_version", lambda module: "")
     second = fix(source, tmp_path / "second.onnx", target="rtx")
     assert second.kernels == "" and first.path.read_bytes() == second.path.read_bytes()
 

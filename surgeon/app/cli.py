@@ -8,7 +8,8 @@
     surgeon why LOG
     surgeon diff-targets 8.4 10.9 in.onnx
 
-Each command is a module of `surgeon.app.commands`. All print through `surgeon.app.screen`.
+A command is a module of `surgeon.app.commands`, or a function of `surgeon.app.commands.small`.
+All print through `surgeon.app.screen`.
 
 Exit status: `surgeon.app.commands` has them, docs/exit-status.md says when.
 """
@@ -30,11 +31,11 @@ from surgeon.app import completion, config, start
 from surgeon.app.arguments import parser
 from surgeon.app.commands import DONE, FAILED, WRONG
 from surgeon.app.screen import complain, complain_with_trace, flush, steady
-from surgeon.app.text import one_line
 from surgeon.errors import EngineError, SurgeonError
 from surgeon.ir.interrupts import Interrupts
 
 INTERRUPTED = start.STATUS
+SMALL = {"build", "completion", "explain", "passes", "plugins", "targets", "trust"}  # commands of one module
 
 
 def program() -> NoReturn:
@@ -68,7 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for note in () if getattr(args, "quiet", False) else getattr(args, "notes", ()):
             complain(note)
         config.apply(args, Path.cwd())
-        status: int = import_module(f"surgeon.app.commands.{args.command.replace('-', '_')}").run(args)
+        name = args.command.replace("-", "_")
+        module, function = ("small", name) if name in SMALL else (name, "run")
+        status: int = getattr(import_module(f"surgeon.app.commands.{module}"), function)(args)
         flush()
         return status
     except EngineError as error:
@@ -91,8 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG
     except Exception as error:
         complain_with_trace(
-            f"stopped by something that it does not know: {type(error).__name__}: {one_line(error)} This is a defect "
+            f"stopped by something that it does not know: {type(error).__name__}: {_one_line(error)} This is a defect "
             "of surgeon, and nothing was written. Please report it with the model and what `-vv` prints.",
             traceback.format_exc() if verbose > 1 else "",
         )
         return WRONG
+
+
+def _one_line(error: Exception) -> str:
+    """An exception's message in one line of at most 400 characters, with a full stop."""
+    text = " ".join(str(error).split())[:400]
+    return text if text.endswith(".") else f"{text}."

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from surgeon.app.text import aligned
 from surgeon.report import Progress
 from surgeon.visible import visible, visible_json
 
@@ -295,3 +294,12 @@ def steady() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows as lines, columns two spaces apart; the last column is as long as it is."""
+    if not rows:
+        return
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]]).rstrip()

@@ -20,7 +20,7 @@ from surgeon.errors import ModelError, UsageError
 from surgeon.ir.functions import opset_of
 from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.batches import named
+from surgeon.pipeline.dynamic_batch import named
 from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, difference, is_equal
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.proof.feeds import Feeds

@@ -26,7 +26,6 @@ from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, given_inputs, label_of, named_by_training, reads, refill
 from surgeon.ir.schemas import DOMAIN
-from surgeon.pipeline import overloads
 from surgeon.pipeline.prepared import Change, Text
 from surgeon.report import Applied, Declined
 from surgeon.rules.meaning import with_meanings
@@ -37,7 +36,15 @@ if TYPE_CHECKING:
 
     from surgeon.proof.judge import Verdict
 
+
+from collections.abc import Iterator
+
+from onnx import AttributeProto, FunctionProto
+
 GraphFunction = Callable[[Any], Any]
+# Two nodes of one operator may have different functions: then each function has an overload, and each node names one.
+# onnx-graphsurgeon forgets both, and has no place for them: its objects have them as this Python attribute.
+OVERLOAD = "overload"
 
 
 class GraphRule(ModelRule):
@@ -68,7 +75,7 @@ def to_graphsurgeon(model: ModelProto, base: Path | None = None) -> Any:
 
     copy = copied(with_weights(model, base))
     graph = gs.import_onnx(copy)
-    overloads.remember(graph, copy)
+    _remember_overloads(graph, copy)
     return graph
 
 
@@ -88,7 +95,7 @@ def _exported(graph: Any) -> ModelProto:
     import onnx_graphsurgeon as gs
 
     model: ModelProto = gs.export_onnx(graph, do_type_check=False)
-    overloads.give_back(graph, model)
+    _give_back_overloads(graph, model)
     return model
 
 
@@ -334,3 +341,39 @@ def _interface(model: ModelProto) -> tuple[list[tuple[str, int]], list[tuple[str
         [(i.name, i.type.tensor_type.elem_type) for i in infos] for infos in (given_inputs(model), model.graph.output)
     )
     return inputs, outputs
+
+
+# ---- overloads of local functions ------------------------------------------------------------------------------------
+
+
+def _remember_overloads(graph: Any, model: ModelProto) -> None:
+    """Write onto the objects of a `gs.Graph` the overloads of the model that it was imported from."""
+    for thing, proto in _pairs(graph, model):
+        if proto.overload:
+            setattr(thing, OVERLOAD, proto.overload)
+
+
+def _give_back_overloads(graph: Any, model: ModelProto) -> None:
+    """Give a model that was exported from a `gs.Graph` the overloads of the graph's objects."""
+    for thing, proto in _pairs(graph, model):
+        overload = vars(thing).get(OVERLOAD)  # a graph's own getattr takes any name for an operator
+        if overload:
+            proto.overload = overload
+
+
+def _pairs(graph: Any, model: ModelProto) -> Iterator[tuple[Any, NodeProto | FunctionProto]]:
+    """Each node and function of a `gs.Graph`, with its proto. Both sides have the same order."""
+    yield from _nodes(graph.nodes, model.graph.node)
+    for function, proto in zip(graph.functions, model.functions, strict=True):
+        yield function, proto
+        made = len(proto.node) - len(function.nodes)  # an export puts the constants first, as nodes
+        yield from _nodes(function.nodes, proto.node[made:])
+
+
+def _nodes(nodes: Sequence[Any], protos: Sequence[NodeProto]) -> Iterator[tuple[Any, NodeProto]]:
+    """Each node with its proto, those of bodies included."""
+    for node, proto in zip(nodes, protos, strict=True):
+        yield node, proto
+        for attribute in proto.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield from _nodes(node.attrs[attribute.name].nodes, attribute.g.node)

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from surgeon.pipeline.options import Options, Shapes
     from surgeon.proof.cache import ProofCache
 
-# The modules with a preparation, in the order in which they run, and whether a run asks for it. Each has a function
-# `prepare(Asked) -> Prepared | None`. A run without it starts without its module.
+# The preparations, in the order in which they run, and whether a run asks for it. Each is a function of a module, most
+# often `prepare`, from Asked to Prepared or None. A run without it starts without its module.
 PREPARATIONS: Mapping[str, Callable[[Options], bool]] = {
-    "raw_weights": lambda options: options.target.rtx,
-    "freezing": lambda options: bool(options.values),
-    "declaring": lambda options: bool(options.declared),
-    "output_types": lambda options: True,
-    "dimension_names": lambda options: options.target.ties_sizes,
-    "inputs": lambda options: bool(options.inputs),
-    "dynamic_batch": lambda options: options.batch_axes is not None,
-    "detections": lambda options: options.detections is not None,
-    "narrowing": lambda options: options.allow_narrowing,
-    "symmetric_int8": lambda options: options.symmetric_int8 and not options.repair_qdq,
+    "declaring.raw_weights": lambda options: options.target.rtx,
+    "freezing.prepare": lambda options: bool(options.values),
+    "declaring.shapes": lambda options: bool(options.declared),
+    "declaring.output_types": lambda options: True,
+    "dimension_names.prepare": lambda options: options.target.ties_sizes,
+    "inputs.prepare": lambda options: bool(options.inputs),
+    "dynamic_batch.prepare": lambda options: options.batch_axes is not None,
+    "detections.prepare": lambda options: options.detections is not None,
+    "narrowing.prepare": lambda options: options.allow_narrowing,
+    "symmetric_int8.prepare": lambda options: options.symmetric_int8 and not options.repair_qdq,
 }
 
 Fresh: TypeAlias = Callable[[str, str], str]  # gives a tensor the name `stem/word`, or the next one that is free
@@ -89,7 +89,8 @@ def prepared(model: ModelProto, options: Options, base: Path | None, known: Proo
     for name, is_asked in PREPARATIONS.items():
         if is_asked(options):
             given = options if found.shapes is None else replace(options, shapes=found.shapes)
-            prepare = import_module(f"surgeon.pipeline.{name}").prepare
+            module, function = name.split(".")
+            prepare = getattr(import_module(f"surgeon.pipeline.{module}"), function)
             found = found.followed_by(prepare(Asked(found.model, given, base, known)))
     return found
 

@@ -13,7 +13,6 @@ from surgeon.errors import PassError
 from surgeon.ir.model import Model
 from surgeon.ir.operators import BENDS_AT_ZERO, BROADCASTS, CONTINUOUS, ELEMENTWISE, ROUNDS
 from surgeon.pipeline.declaring import warnings_of_unknown
-from surgeon.pipeline.dla_parts import parts_of
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
 from surgeon.report import Applied, Declined, Report, Verified
@@ -31,6 +30,12 @@ if TYPE_CHECKING:
     from surgeon.proof.cache import ProofCache
     from surgeon.proof.judge import Verdict
 
+
+from collections.abc import Iterator
+
+from surgeon.ir.graph import Node, Value
+from surgeon.report import counted
+
 # Of a model whose plugin nodes of one operator have different attributes.
 OVERLOADED = (
     "nodes with other attributes have other functions (overloads): ONNX Runtime up to 1.23 runs the first one for all "
@@ -47,6 +52,7 @@ FLOAT64 = (
 # Functions that may be as narrow as their factors say: a bell of Exp, a comb of Sin.
 NARROW = (ELEMENTWISE & CONTINUOUS & ROUNDS) - BENDS_AT_ZERO - BROADCASTS - {"HardSigmoid", "HardSwish"} | {"Pow"}
 MAX_RUNS = 20  # each run but the last leaves at least one unproved rewrite out
+MOST_NAMED = 3  # tensors at a cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,3 +333,53 @@ def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
 def _first_place(record: Rewrite) -> int:
     places = [node.place for node in record.removed]
     return min(places) if places else record.root.place
+
+
+# ---- a DLA and the GPU beside it -------------------------------------------------------------------------------------
+
+
+def parts_of(model: Model, on_gpu: Collection[str]) -> list[str]:
+    """A sentence about the tensors that pass between DLA and GPU, and one about a cut; none where DLA runs it all.
+
+    on_gpu  the labels of the nodes that the GPU runs
+    """
+    nodes = [n for n in model.graph.live() if n.op != "Constant"]
+    gpu = {n for n in nodes if n.label in on_gpu}
+    if not gpu or len(gpu) == len(nodes):
+        return []
+    passed = {v.name for n in nodes for v in _made_by_others(n) if (v.producer in gpu) != (n in gpu)}
+    said = [
+        f"DLA runs {len(nodes) - len(gpu)} of {counted(len(nodes), 'node')}, and {counted(len(passed), 'tensor')} "
+        f"{'passes' if len(passed) == 1 else 'pass'} between it and the GPU"
+    ]
+    first = _before_the_gpu(nodes, gpu)
+    later = len(nodes) - len(gpu) - len(first)
+    rest = [n for n in nodes if n not in first]
+    ends = list(dict.fromkeys(v.name for n in rest for v in _made_by_others(n) if v.producer in first))
+    if not ends or len(passed) <= len(ends):
+        return said
+    named = ", ".join(f"'{e}'" for e in ends[:MOST_NAMED])
+    more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
+    also = f", also {counted(later, 'node')} that DLA supports" if later else ""
+    said.append(
+        f"cut the model at {named}{more}: then DLA runs the {counted(len(first), 'node')} before the cut and the GPU "
+        f"the rest{also}, and {counted(len(ends), 'tensor')} {'passes' if len(ends) == 1 else 'pass'} in place of "
+        f"{len(passed)}"
+    )
+    return ["; ".join(said)]
+
+
+def _made_by_others(node: Node) -> Iterator[Value]:
+    """The inputs of a node that another node computes from the model's inputs."""
+    for value in node.inputs:
+        if value is not None and value.producer is not None and value.varies:
+            yield value
+
+
+def _before_the_gpu(nodes: list[Node], gpu: Collection[Node]) -> set[Node]:
+    """The nodes that DLA runs before any node of the GPU was run."""
+    found: set[Node] = set()
+    for node in nodes:
+        if node not in gpu and all(v.producer in found for v in _made_by_others(node)):
+            found.add(node)
+    return found

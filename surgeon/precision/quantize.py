@@ -26,11 +26,10 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import float_tensors
-from surgeon.pipeline.lacking_types import without_lacking_types
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import LAYERS, Layer, channel_scales, layers, left_out
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
-from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold
+from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold, without_lacking_types
 from surgeon.pipeline.quantizing import Manner, Writing
 from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS

@@ -39,9 +39,8 @@ from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE
 from surgeon.proof.randomness import why_random
 from surgeon.proof.whole import whole_pair
 from surgeon.report import Progress
-from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics
+from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics, save_runs
 from surgeon.trt.engine import plugin_library
-from surgeon.trt.handover import save_runs
 from surgeon.trt.program import MAGIC, is_engine
 from surgeon.trt.runners import Engine, EngineFile, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime

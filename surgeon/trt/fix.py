@@ -12,34 +12,53 @@ from typing import Protocol
 
 from onnx import ModelProto, TensorProto
 
-from surgeon.errors import SurgeonError, UsageError
-from surgeon.ir.files import check_writable, size_of
+from surgeon.errors import EngineError, SurgeonError, UsageError
+from surgeon.ir.files import check_writable, read, size_of
 from surgeon.ir.model import Model
-from surgeon.ir.protos import types_held
+from surgeon.ir.protos import given_inputs, types_held
+from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.advice import advice_for
 from surgeon.pipeline.check import Untaken
+from surgeon.pipeline.freezing import frozen
 from surgeon.pipeline.misplaced import REPAIR, misplaced
 from surgeon.pipeline.option import P, by_keyword
-from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.options import EIGHTS, WEIGHTS, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import ModelLike, Source
+from surgeon.precision.comparison import Comparison, OutputError
+from surgeon.precision.data import Samples
 from surgeon.precision.formats import computes_in_half
+from surgeon.precision.inputs import plausible
+from surgeon.precision.ranges import THREADS
 from surgeon.precision.rewriting import rewritten
 from surgeon.precision.standard import is_quantized
 from surgeon.proof.loading import load_both
-from surgeon.report import Report, counted, target_name
+from surgeon.proof.randomness import why_random
+from surgeon.report import Report, counted, error_text, target_name
+from surgeon.rules.meaning import with_functions
 from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
-from surgeon.trt.ask import ask, why_not
-from surgeon.trt.kernels import LARGE, Told, told
-from surgeon.trt.profiles import Profile, names_of_dynamic, profile_texts, provider_options, trtexec_shapes
+from surgeon.trt.engine import serialized
+from surgeon.trt.kernels import LARGE, Told, measure_of, told
+from surgeon.trt.profiles import (
+    Profile,
+    guessed_profile,
+    names_of_dynamic,
+    profile_texts,
+    provider_options,
+    shape_text,
+    trtexec_shapes,
+    with_values,
+)
 from surgeon.trt.program import Program
-from surgeon.trt.trial import Ran, TrialBuild, built_for, ran
-from surgeon.trt.tune import measure_of
-from surgeon.verdict_text import answer
+from surgeon.trt.refusals import ask, why_not
+from surgeon.trt.runtime import RTX, title, use
+from surgeon.verdict_text import answer, size_text
 from surgeon.visible import visible
 
 SUFFIX = ".trt.onnx"  # of what is written, where no name is given
+# Options that change what a model computes, and print by how much.
+ON_PURPOSE = (*EIGHTS, *WEIGHTS, "symmetric_int8", "repair_qdq", "calibration_cache", "allow_narrowing", "repair_eps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,3 +342,109 @@ def _typing(model: ModelProto, target: Target) -> list[str]:
     if is_small and target.typed_on_request and not target.dla:  # a DLA computes in the types of flags
         return ["--stronglyTyped"]
     return ["--int8"] if is_quantized(model) else []
+
+
+# ---- the result, tried -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of the whole model, before and after.
+
+    profile  the smallest, usual and largest shape of each dynamic input of the result
+    at       the shapes of all inputs of the run; empty where nothing ran
+    worst    the output with the largest error; None where the two were not compared
+    why      why nothing ran or was compared; empty where all was
+    """
+
+    profile: Profile
+    at: str = ""
+    worst: OutputError | None = None
+    why: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return self.worst is not None and not self.worst.ok
+
+    def __str__(self) -> str:
+        if not self.at:
+            return f"the whole model was not run: {self.why}"
+        if self.worst is None:
+            return f"whole model at {self.at}: not compared: {self.why}"
+        error = "no error" if self.worst.relative == 0 else f"largest error {error_text(self.worst.relative)}"
+        return f"whole model before and after at {self.at}: {error}, {self.worst.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialBuild:
+    """An engine that was built and not kept.
+
+    runtime  such as "TensorRT-RTX 1.7.1.116"
+    size     of the engine, in bytes
+    why      why it was not built; empty where it was
+    """
+
+    runtime: str
+    size: int = 0
+    why: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runtime} {f'does not build it: {self.why}' if self.why else f'builds it, {size_text(self.size)}'}"
+        )
+
+
+def ran(source: Source, result: Result, options: Options) -> Ran:
+    """Run the original and the result once, at sizes at which the original runs."""
+    try:
+        return _ran(source, result, options)
+    except (Unrunnable, SurgeonError) as error:
+        return Ran(guessed_profile(result.model), why=str(error).rstrip("."))
+
+
+def _ran(source: Source, result: Result, options: Options) -> Ran:
+    before, after = frozen(source.proto(), options.values)[0], result.model
+    same = _interface(before) == _interface(after)
+    runner = Runner(with_functions(before if same else after), source.base, threads=THREADS)
+    found = plausible(with_functions(after), runner.run, result.shapes if same else None)
+    at = ", ".join(f"{name} {shape_text(array.shape)}" for name, array in found.samples[0].items())
+    why = _why_not_compared(before, same, result, options)
+    if why:
+        return Ran(found.ranges(), at, why=why)
+    comparison = Comparison(before, Samples.of(found.samples[:1]), kind="guessed", base=source.base)
+    return Ran(found.ranges(), at, comparison.errors(after)[0])
+
+
+def _why_not_compared(before: ModelProto, same: bool, result: Result, options: Options) -> str:
+    if not same:
+        return "an option changes its inputs"
+    if result.precision is not None:
+        return "the conversion was, see above"
+    changed = [f"--{name.replace('_', '-')}" for name in ON_PURPOSE if getattr(options, name, None)]
+    if changed:
+        return f"{changed[0]} changes the numbers on purpose, and the error is above"
+    return why_random(before, result.model) if options.proves else "--verify none"
+
+
+def _interface(model: ModelProto) -> list[tuple[str, int, list[int | None]]]:
+    """Name, type and sizes of each input; None for a size that is not fixed."""
+    inputs = ((i.name, i.type.tensor_type) for i in given_inputs(model))
+    return [(name, t.elem_type, [d.dim_value if d.dim_value > 0 else None for d in t.shape.dim]) for name, t in inputs]
+
+
+def built_for(file: Path, profile: Profile) -> tuple[Profile, TrialBuild]:
+    """Build an engine with TensorRT-RTX, which takes seconds: for a profile, or for its usual shapes alone where that
+    fails. The profile it builds for, else the one that was given."""
+    alone = {name: (usual, usual, usual) for name, (_, usual, _) in profile.items()}
+    built = _built(file, profile)
+    again = _built(file, alone) if built.why and alone != profile else built
+    return (profile, built) if again.why or again is built else (alone, again)
+
+
+def _built(file: Path, profile: Profile) -> TrialBuild:
+    trt = use(RTX)
+    try:
+        profiles = with_values([profile] if profile else [], read(file), "surgeon build", file.parent)
+        return TrialBuild(title(trt), len(serialized(trt, file, profiles=profiles)))
+    except (EngineError, UsageError) as error:
+        return TrialBuild(title(trt), why=" ".join(" ".join(map(str, error.args)).split()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -15,18 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
-from surgeon.ir.files import content, read, read_all, size_of
+from surgeon.ir.files import content, read, read_all, size_of, write
 from surgeon.ir.process import Crashed, survived
+from surgeon.pipeline.options import Options
+from surgeon.precision.tuning import Measure, Moved
 from surgeon.proof.feeds import Feeds
 from surgeon.report import Progress
 from surgeon.targets.target import Target
-from surgeon.trt.ask import why_not
 from surgeon.trt.engine import plugin_library, serialized, tactics
 from surgeon.trt.inspector import inspected
 from surgeon.trt.profiles import Profile, names_of_dynamic, typical_shapes, usual_values
 from surgeon.trt.program import MAGIC, Engine, Kernel, Program, engine_of, is_engine, summary
+from surgeon.trt.refusals import why_not
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime, gpu, importable, title, use
 
 Shapes = Mapping[str, Sequence[int]]
@@ -268,3 +272,30 @@ def parts(before: Program, after: Program) -> list[Part]:
         Part(tuple(dict.fromkeys(n for k in (*old, *new) for n in k.nodes)), tuple(old), tuple(new))
         for old, new in groups.values()
     ]
+
+
+# ---- what --tune measures --------------------------------------------------------------------------------------------
+
+
+def measure_of(options: Options, base: Path | None) -> Measure | None:
+    """What measures engines, where `--tune` is asked for. Raises UsageError where no TensorRT-RTX is installed.
+
+    base  the folder of the model's external weights
+    """
+    if not options.tune:
+        return None
+    why = why_not(options.target)
+    if why:
+        raise UsageError(f"--tune builds engines, and {why}.")
+    return partial(_moved, base, options.shapes)
+
+
+def _moved(base: Path | None, shapes: Shapes, model: ModelProto) -> Moved | None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "model.onnx"
+        write(model, place, base)
+        try:
+            program = survived(partial(kernels, place, like=shapes, runtime="rtx")).program
+        except (SurgeonError, Crashed):
+            return None
+    return Moved(program.bytes, len(program.kernels))

@@ -1,4 +1,7 @@
-"""The commands, a module each: `run(args)` takes the parsed arguments, prints, and returns the exit status."""
+"""The commands: `run(args)` of a module takes the parsed arguments, prints, and returns the exit status.
+
+The functions of `small` do the same.
+"""
 
 from __future__ import annotations
 

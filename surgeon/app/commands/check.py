@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,21 @@ from typing import Any
 from surgeon.app import arguments
 from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all, word
 from surgeon.app.commands import DONE, FAILED, WRONG, ended
-from surgeon.app.findings import FORMATS
+from surgeon.app.findings import FORMATS, NOT_TAKEN, ON_GPU, UNKNOWN, UNREADABLE, WARNING, Finding
 from surgeon.app.screen import Screen, complain
-from surgeon.app.text import by_reason
-from surgeon.app.verdicts import FileVerdict, as_json
 from surgeon.errors import ModelError, UsageError
 from surgeon.pipeline.check import Checked, Untaken, check
+from surgeon.pipeline.misplaced import Misplaced
 from surgeon.pipeline.option import from_text, words_of
 from surgeon.pipeline.options import CheckOptions
 from surgeon.report import counted, target_name
 from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
-from surgeon.verdict_text import merged
+from surgeon.verdict_text import merged, nameless, shared_reason
+from surgeon.version import __version__
 
 HEADERS = ("node", "operator", "fixed by")
+SCHEMA = 1
 
 
 def run(args: argparse.Namespace) -> int:
@@ -136,7 +137,7 @@ def _verdict(file: str, args: argparse.Namespace, target: Target) -> FileVerdict
 
 def _with_parser(verdict: FileVerdict, target: Target) -> FileVerdict:
     """The verdict with the refusals of the target's parser, where that TensorRT is installed here."""
-    from surgeon.trt.ask import ask  # a check for another target starts without TensorRT
+    from surgeon.trt.refusals import ask  # a check for another target starts without TensorRT
 
     answer = ask(verdict.file, target)
     if answer is None or verdict.checked is None:
@@ -205,8 +206,16 @@ def print_groups(word: str, found: Sequence[Untaken], screen: Screen, style: str
 
 
 def _print_rows(word: str, rows: Sequence[tuple[str, ...]], screen: Screen, style: str) -> None:
-    for reason, alike in by_reason(rows).items():
+    for reason, alike in _by_reason(rows).items():
         screen.group(f"{word}: {reason}", HEADERS, [row[:-1] for row in alike], style)
+
+
+def _by_reason(rows: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    """Rows by their last cell, a reason; reasons that differ only in names are one."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        groups.setdefault(nameless(row[-1]), []).append(row)
+    return {shared_reason([r[-1] for r in alike]): alike for alike in groups.values()}
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
@@ -223,3 +232,71 @@ def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) 
     said = [f"{target_name(str(target))} supports {taken} of {counted(len(verdicts), 'file')}"]
     said += [f"{unreadable} cannot be read"] if unreadable else []
     screen.line("; ".join(said), "good" if taken == len(verdicts) else "bad")
+
+
+# ---- the verdict on a file -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FileVerdict:
+    """One file: what was found in it, or why it cannot be read; `sure` is the evidence for the verdict."""
+
+    file: str
+    target: str
+    checked: Checked | None = None
+    sure: str = ""
+    error: str = ""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the target supports every known node; a node that the GPU beside a DLA runs counts as supported."""
+        return self.checked is not None and not self.checked.refused
+
+    def to_json(self) -> dict[str, Any]:
+        checked = self.checked
+        return {
+            "file": self.file,
+            "target": self.target,
+            "readable": checked is not None,
+            "taken": self.taken,
+            "sure": self.sure,
+            "untaken": [] if checked is None else [u.to_json() for u in checked.untaken],
+            "unknown": [] if checked is None else [u.to_json() for u in checked.unknown],
+            "misplaced": [] if checked is None else [m.to_json() for m in checked.misplaced],
+            "warnings": [] if checked is None else checked.warnings,
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FileVerdict:
+        """The verdict that `to_json` wrote, but for what a rewrite would do."""
+        if not value["readable"]:
+            return cls(value["file"], value["target"], error=value["error"])
+        untaken, unknown = ([Untaken.from_json(u) for u in value[key]] for key in ("untaken", "unknown"))
+        placed = [Misplaced(**found) for found in value["misplaced"]]
+        checked = Checked(value["target"], untaken, value["warnings"], unknown, misplaced=placed)
+        return cls(value["file"], value["target"], checked, value["sure"])
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings in the file."""
+        if self.checked is None:
+            yield Finding(self.file, UNREADABLE, self.error)
+            return
+        name = target_name(self.target)
+        for found in self.checked.untaken:
+            by = f"fixed by {found.fixed_by}" if found.fixed_by else "no pass fixes it"
+            by += f"; advice: {found.advice}" if found.advice else ""
+            kind = ON_GPU if found.on_gpu else NOT_TAKEN
+            yield Finding(self.file, kind, f"{name} does not support {found}; {by}", found.node)
+        for found in self.checked.unknown:
+            yield Finding(self.file, UNKNOWN, f"{name}, {found}", found.node)
+        for placed in self.checked.misplaced:
+            yield Finding(self.file, WARNING, str(placed), placed.node)
+        for warning in self.checked.warnings:
+            yield Finding(self.file, WARNING, warning)
+
+
+def as_json(verdicts: Sequence[FileVerdict]) -> str:
+    """All files as one JSON value."""
+    value = {"schema": SCHEMA, "surgeon": __version__, "files": [v.to_json() for v in verdicts]}
+    return json.dumps(value, indent=2, ensure_ascii=False)

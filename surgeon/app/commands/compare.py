@@ -18,8 +18,7 @@ from surgeon.errors import UsageError
 from surgeon.report import error_text
 from surgeon.trt.bisect import bisect_files, check_folder
 from surgeon.trt.compare import compare
-from surgeon.trt.comparison import COLUMNS, PLAIN, Comparison
-from surgeon.trt.handover import polygraphy_command
+from surgeon.trt.comparison import COLUMNS, PLAIN, Comparison, polygraphy_command
 from surgeon.trt.runners import EngineFile
 
 ALONE = ("bisect", "save_inputs", "save_outputs", "data")  # options that are for one pair

@@ -108,7 +108,7 @@ def _measure(options: Options, source: Source) -> Measure | None:
     """What `--tune` measures engines with."""
     if not options.tune:
         return None
-    from surgeon.trt.tune import measure_of  # a run without it starts without it
+    from surgeon.trt.kernels import measure_of  # a run without it starts without it
 
     return measure_of(options, source.base)
 
