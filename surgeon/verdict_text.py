@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
-from surgeon.report import MEASURED, TESTED, UNPROVED, Report, counted, target_name
+from surgeon.report import MEASURED, TESTED, UNPROVED, Conversion, Report, counted, target_name
 
 QUOTED = re.compile("'([^']+)'")
 NAMED = re.compile(r"'[^']+'|%\w+")  # tensors of a file, and of PyTorch's record in it
@@ -15,16 +14,6 @@ NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]\d+)?")
 GRADED = {TESTED: "proved", MEASURED: "measured", UNPROVED: "not proved"}
 MOST_OTHERS = 3  # nodes that are named after the first
 SHOWN_SIZE = 50_000  # bytes: a smaller difference is 0.0 MB
-
-
-class Conversion(Protocol):
-    """A conversion to half precision: why it failed, and whether its model is therefore not written."""
-
-    @property
-    def failure(self) -> str: ...
-
-    @property
-    def withheld(self) -> bool: ...
 
 
 def answer(report: Report, saved: int | None = None, conversion: Conversion | None = None) -> str:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onnx import ModelProto, TypeProto
 
 from surgeon.app.screen import Screen
 from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import given_inputs
-from surgeon.report import LEFT, MEASURED, TESTED, Applied, Declined, Report, counted, error_text
+from surgeon.report import LEFT, MEASURED, TESTED, Applied, Conversion, Declined, Report, counted, error_text
 from surgeon.targets.condition import dtype_name
 from surgeon.verdict_text import merged, nameless, numberless, shared_reason
-
-if TYPE_CHECKING:
-    from surgeon.html.page import Precision
 
 Row = tuple[str, ...]
 MOST_SHOWN = 12  # inputs, and outputs
@@ -91,7 +87,7 @@ def print_window(a: Applied, screen: Screen) -> None:
             screen.line(f"{sign} {text}", style)
 
 
-def print_precision(half: Precision, screen: Screen, each: bool) -> None:
+def print_precision(half: Conversion, screen: Screen, each: bool) -> None:
     """Print the nodes that a conversion kept in fp32, the error of each output, and a closing line."""
     kept = [Declined(k.op, k.node, k.why) for k in half.kept]
     screen.table("kept fp32", ("operator", "node", "why"), _entries(kept, each), "warn")
@@ -115,7 +111,7 @@ def print_reports(paths: Sequence[Path], screen: Screen) -> None:
         screen.line(f"{counted(len(paths), 'report')} written to {', '.join(map(str, paths))}")
 
 
-def closing(report: Report, *, converted: Precision | None = None) -> str:
+def closing(report: Report, *, converted: Conversion | None = None) -> str:
     """The closing line without the file: what was proved and undone, and the conversion if there was one."""
     said = [_rewrites(report)]
     if converted is not None:

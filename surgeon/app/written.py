@@ -15,9 +15,9 @@ from surgeon.app.record import record
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable
 from surgeon.pipeline.session import Result
+from surgeon.report import Conversion
 
 if TYPE_CHECKING:
-    from surgeon.html.page import Precision
     from surgeon.trt.program import Program
 
 PAGES = (".html", ".htm")  # suffixes of a report that is a page
@@ -35,7 +35,7 @@ class Done:
     kernels: tuple[str, Program | None] = ("", None)
 
     @property
-    def half(self) -> Precision | None:
+    def half(self) -> Conversion | None:
         """The conversion to half precision; None where none was asked for."""
         return self.result.precision
 
@@ -85,13 +85,14 @@ def formatted(args: argparse.Namespace, done: Done, status: int, more: Iterable[
 
 
 def _page(done: Done, title: str, written: str) -> str:
-    from surgeon.html.page import KernelRow, Kernels, render  # a run without a page starts without it
+    from surgeon.html.page import render  # a run without a page starts without it
 
     text, program = done.kernels
     of_engine = () if program is None else program.kernels
-    rows = [KernelRow(k.in_words, k.nodes, k.types, k.bytes_read, k.bytes_written) for k in of_engine]
-    kernels, report = Kernels(text, rows), done.result.report
-    return render(report, title=title, written=written, precision=done.half, cures=done.advice, kernels=kernels)
+    return render(
+        done.result.report, title=title, written=written, precision=done.half, cures=done.advice, runs=text,
+        kernels=of_engine,
+    )  # fmt: skip
 
 
 def _report(done: Done) -> dict[str, Any]:

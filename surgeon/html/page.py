@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
-from surgeon.report import MEASURED, TESTED, UNPROVED, Applied, Declined, Group, Report, target_name
+from surgeon.report import MEASURED, TESTED, UNPROVED, Applied, Conversion, Declined, Group, Report, target_name
 from surgeon.verdict_text import GRADED, answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
@@ -20,79 +20,15 @@ UNCOUNTED = ("precision", "operators")  # parts of a page that are there, or not
 OPEN_WINDOWS = 10  # a page with no more rewrites shows their images without a click
 
 
-class Precision(Protocol):
-    """What a conversion to half precision did: a `surgeon.precision.PrecisionResult`."""
-
-    way: str
-    tolerance: float
-    inputs: list[str]
-    gain: tuple[int, int]
-    half: int
-    single: int
-    casts: int
-    not_compared: str
-    unproved: bool
-    warnings: list[str]
-
-    @property
-    def kept(self) -> Sequence[Any]: ...
-
-    @property
-    def errors(self) -> Sequence[Any]: ...
-
-    @property
-    def withheld(self) -> bool: ...
-
-    @property
-    def worst(self) -> float | None: ...
-
-    @property
-    def failed(self) -> bool: ...
-
-    @property
-    def failure(self) -> str: ...
-
-    @property
-    def type_text(self) -> str: ...
-
-    @property
-    def is_apart(self) -> bool: ...
-
-    def to_json(self) -> dict[str, Any]: ...
-
-
-class KernelRow(NamedTuple):
-    """A kernel of an engine; `moved` is what it reads and writes, in bytes."""
-
-    computes: str
-    nodes: Sequence[str]
-    types: str
-    read: int
-    written: int
-
-    @property
-    def moved(self) -> int:
-        return self.read + self.written
-
-
-class Kernels(NamedTuple):
-    """What TensorRT-RTX runs of the result: one line about all, and the kernels in the order of the engine."""
-
-    text: str
-    rows: Sequence[KernelRow] = ()
-
-
-UNKNOWN = Kernels("")
-
-
 def render(
     report: Report,
     *,
     title: str = "",
     written: str = "",
-    precision: Precision | None = None,
+    precision: Conversion | None = None,
     cures: Sequence[str] = (),
-    kernels: Kernels = UNKNOWN,
+    runs: str = "",
+    kernels: Sequence[Any] = (),
 ) -> str:
     """The page for one run.
 
@@ -100,10 +36,11 @@ def render(
     written    where the result went, empty where nothing was written
     precision  the conversion to half precision after the rewrite
     cures      advice for each of `report.untaken`
-    kernels    what TensorRT-RTX runs of the result; without text where that is not known
+    runs       what TensorRT-RTX runs of the result, in one line; empty where that is not known
+    kernels    the same one by one, in the order of the engine: `surgeon.trt.program.Kernel`
     """
     bodies = [
-        _head(report, title, written, precision, kernels),
+        _head(report, title, written, precision, runs, len(kernels)),
         _entries("Undone", "These rewrites failed their proof and are not in the written model.", report.undone, "bad"),
         _entries(
             "Unsupported",
@@ -118,7 +55,7 @@ def render(
         _rewrites(report),
         _entries("Declined", "A pattern held here, and the rewrite was not made.", report.declined, ""),
         _operators(report),
-        _kernels(kernels.rows) if kernels.rows else "",
+        _kernels(kernels) if kernels else "",
         _footer(report),
     ]
     name = escape(title or "surgeon's report")
@@ -155,7 +92,7 @@ def _file(name: str) -> str:
 # ---- the parts of the page -------------------------------------------------------------------------------------------
 
 
-def _head(report: Report, title: str, written: str, precision: Precision | None, kernels: Kernels) -> str:
+def _head(report: Report, title: str, written: str, precision: Conversion | None, runs: str, kernels: int) -> str:
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
     nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
     tiles = [
@@ -180,16 +117,16 @@ def _head(report: Report, title: str, written: str, precision: Precision | None,
         tiles.append(
             _tile(_error(precision.worst), f"largest error of {precision.way}", "bad" if precision.failed else "")
         )
-    runs = f"<p>{escape(kernels.text)}</p>" if kernels.text else ""
+    engine = f"<p>{escape(runs)}</p>" if runs else ""
     return (
         f"<h1>{escape(title or 'A rewritten model')} {_state(report, precision)}</h1>"
         f'<p class="sub">for {escape(target_name(report.target))}{where}</p>'
-        f"<p>{escape(answer(report, conversion=precision))}</p>{runs}"
+        f"<p>{escape(answer(report, conversion=precision))}</p>{engine}"
         f'<div class="tiles">{"".join(tiles)}</div>{whole}{_contents(report, precision, kernels)}'
     )
 
 
-def _contents(report: Report, precision: Precision | None, kernels: Kernels) -> str:
+def _contents(report: Report, precision: Conversion | None, kernels: int) -> str:
     """The links to the parts and the passes, and the search, which appears if scripts run."""
     counts = [
         ("undone", "Undone", len(report.undone)),
@@ -200,7 +137,7 @@ def _contents(report: Report, precision: Precision | None, kernels: Kernels) -> 
         ("rewrites", "Rewrites", len(report.applied)),
         ("declined", "Declined", len(report.declined)),
         ("operators", "Operators", int(bool(report.ops_before or report.ops_after))),
-        ("kernels", "Kernels", len(kernels.rows)),
+        ("kernels", "Kernels", kernels),
     ]
     links = [
         f'<a href="#{place}">{word}{"" if place in UNCOUNTED else _number(count)}</a>'
@@ -234,7 +171,7 @@ def _number(count: int | str) -> str:
     return f' <span class="count">{count}</span>'
 
 
-def _state(report: Report, precision: Precision | None = None) -> str:
+def _state(report: Report, precision: Conversion | None = None) -> str:
     """One coloured word for the run."""
     bad = report.failed or (precision is not None and precision.failed)
     kind, word = ("bad", "needs a look") if bad else _proof(report)
@@ -421,7 +358,7 @@ def _op_row(name: str, before: int, after: int) -> str:
     )
 
 
-def _precision(result: Precision) -> str:
+def _precision(result: Conversion) -> str:
     groups: dict[tuple[str, str], list[str]] = {}
     for k in result.kept:
         groups.setdefault((k.op, k.why), []).append(k.node)
@@ -458,19 +395,19 @@ def _precision(result: Precision) -> str:
     )
 
 
-def _kernels(rows: Sequence[KernelRow]) -> str:
+def _kernels(rows: Sequence[Any]) -> str:
     """A table with a bar for each kernel, as long as the bytes that it moves."""
-    largest = max((row.moved for row in rows), default=0) or 1
-    total = sum(row.moved for row in rows) or 1
+    largest = max((row.bytes for row in rows), default=0) or 1
+    total = sum(row.bytes for row in rows) or 1
     shown = [
         _cells(
             ("number", str(number)),
-            ("", row.computes),
+            ("", row.in_words),
             ("name", _listed(row.nodes) if row.nodes else "-"),
             ("word", row.types),
-            ("number", f"{row.read / 1e6:.3f}"),
-            ("number", f"{row.written / 1e6:.3f}"),
-            ("bar", f'<span style="width: {row.moved / largest:.1%}"></span>{row.moved / total:.0%}'),
+            ("number", f"{row.bytes_read / 1e6:.3f}"),
+            ("number", f"{row.bytes_written / 1e6:.3f}"),
+            ("bar", f'<span style="width: {row.bytes / largest:.1%}"></span>{row.bytes / total:.0%}'),
             raw=(2, 6),
         )
         for number, row in enumerate(rows[:MOST_ROWS], 1)

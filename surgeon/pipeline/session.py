@@ -20,15 +20,13 @@ from surgeon.pipeline.prepared import Prepared, prepared
 from surgeon.pipeline.run import Run, compare_whole, judged
 from surgeon.pipeline.source import ModelLike, Source
 from surgeon.proof.cache import ProofCache, place_of_proofs
-from surgeon.report import Report
+from surgeon.report import Conversion, Report
 from surgeon.rules.driver import operators
 from surgeon.rules.rule import ModelRule, Stage
 from surgeon.visible import visible
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
-
-    from surgeon.html.page import Precision
 
 
 @dataclass(slots=True, repr=False)
@@ -47,7 +45,7 @@ class Result:
     report: Report
     base: Path | None = None
     files: Sequence[Path] = ()
-    precision: Precision | None = None
+    precision: Conversion | None = None
     shapes: Shapes = field(default_factory=dict)
 
     def gs(self) -> Graph:

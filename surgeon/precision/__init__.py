@@ -33,18 +33,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from surgeon.report import Kept
+
 if TYPE_CHECKING:
     from surgeon.precision.comparison import OutputError
     from surgeon.precision.conversion import convert
     from surgeon.precision.data import load_data
-    from surgeon.precision.result import Kept, PrecisionResult
+    from surgeon.precision.result import PrecisionResult
     from surgeon.precision.standard import LIMIT
 
 # A run that converts nothing starts without them.
 _LAZY = {
     "LIMIT": "standard",
     "OutputError": "comparison",
-    "Kept": "result",
     "PrecisionResult": "result",
     "convert": "conversion",
     "load_data": "data",

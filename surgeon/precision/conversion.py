@@ -70,10 +70,10 @@ from surgeon.precision.operators import HEAVY, spectra
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
-from surgeon.precision.result import Kept, PrecisionResult
+from surgeon.precision.result import PrecisionResult
 from surgeon.precision.search import CLOSE, PARTS, Search
 from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
-from surgeon.report import Progress, counted, error_text
+from surgeon.report import Kept, Progress, counted, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
