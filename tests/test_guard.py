@@ -51,6 +51,7 @@ def begun(folder: Path, action: str, **environment: str) -> subprocess.Popen[str
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup makes all tests ignore it
     )
 
 

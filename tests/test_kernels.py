@@ -22,7 +22,7 @@ from surgeon.errors import EngineError
 from surgeon.trt.fix import fix
 from surgeon.trt.inspector import program_of
 from surgeon.trt.kernels import kernels, parts
-from surgeon.trt.program import Program, engine_of, summary
+from surgeon.trt.program import Engine, Program, engine_of, summary
 
 RTX = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'"
@@ -70,6 +70,11 @@ def test_a_recorded_engine_is_read(name: str) -> None:
     assert measures(engine.programs[0]) == MEASURED[name]
 
 
+def _without_counts(engine: Engine) -> str:
+    """Its programs without the number that TensorRT-RTX gives each loop of all engines that one process builds."""
+    return re.sub(r"Recurrence \d+", "Recurrence", repr(engine.programs))
+
+
 @RTX
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_is_built_here_is_read(name: str) -> None:
@@ -80,7 +85,7 @@ def test_what_is_built_here_is_read(name: str) -> None:
         assert "cannot be read" in str(error) and "TensorRT-RTX 1.7.1.116" not in str(error)
         return
     if engine.runtime == "TensorRT-RTX 1.7.1.116":
-        assert engine.programs == engine_of(recorded(name)).programs
+        assert _without_counts(engine) == _without_counts(engine_of(recorded(name)))
     assert engine.programs[0].kernels
 
 
