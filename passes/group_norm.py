@@ -41,7 +41,6 @@ from surgeon import (
     var,
 )
 
-from ._norm.epsilon import with_epsilon
 from ._norm.factors import (
     Factor,
     channels_with_behind,
@@ -54,10 +53,9 @@ from ._norm.factors import (
     vector,
 )
 from ._norm.kind import is_grouped_last
-from ._norm.precision import narrowed
 from ._norm.spelling import Spelling
-from ._norm.window import Normalisation, affine_of, read
-from ._norm.writing import normalised, source_through, undoes_transpose, with_affine
+from ._norm.window import Normalisation, affine_of, read, with_epsilon
+from ._norm.writing import narrowed, normalised, source_through, undoes_transpose, with_affine
 from ._shapes import cancel, same_shape
 
 OPTIONS = ("repair_eps",)

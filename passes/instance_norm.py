@@ -47,13 +47,11 @@ from surgeon import (
 )
 from surgeon.ir.model import Model
 
-from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, channels_with_behind, is_uniform, merged, of_channels, vector
 from ._norm.kind import instance_axis
-from ._norm.precision import narrowed
 from ._norm.spelling import Spelling, mean, square
-from ._norm.window import Normalisation, outer_part, read
-from ._norm.writing import normalised, source_through, undoes_transpose, with_affine, with_affine_behind
+from ._norm.window import Normalisation, outer_part, read, with_epsilon
+from ._norm.writing import narrowed, normalised, source_through, undoes_transpose, with_affine, with_affine_behind
 from ._shapes import cancel, output_of, same_shape
 
 OPTIONS = ("repair_eps",)

@@ -24,13 +24,11 @@ from onnx import TensorProto
 
 from surgeon import DOMAIN, HALVES, Builder, Value, attr, dims, meaning, op, require, require_some, rule, var
 
-from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, along_axes, has_full_shape, is_constant, is_uniform, merged, of_shape, vector
 from ._norm.kind import instance_axis, is_grouped_last
-from ._norm.precision import narrowed
 from ._norm.spelling import Spelling, affine_behind
-from ._norm.window import Normalisation, outer_part, read
-from ._norm.writing import normalised, opset_to_write, with_affine, with_affine_behind, with_weights
+from ._norm.window import Normalisation, outer_part, read, with_epsilon
+from ._norm.writing import narrowed, normalised, opset_to_write, with_affine, with_affine_behind, with_weights
 
 OPTIONS = ("repair_eps",)
 

@@ -20,7 +20,7 @@ That the mask has the sizes of the data must be known.
 """
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import GraphProto, TensorProto, helper, numpy_helper
 
 from surgeon import (
     FLOATS,
@@ -40,10 +40,34 @@ from surgeon import (
 )
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
-from ._arange import arange
+from ._copy import copied
 from ._nonzero import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import input_of
+
+
+def arange(b: Builder, number: Value) -> Value:
+    """[0, 1, ..., number - 1] of a scalar int64: a Range, and before opset 11 a Loop that adds up."""
+    if b.opset >= 11:
+        return b.Range(np.asarray(0), number, np.asarray(1))
+    tensors = {"number": number, "go": b.constant(np.asarray(True)), "zero": b.constant(np.asarray(0))}
+    copied(b, [helper.make_node("Loop", ["number", "go", "zero"], ["end", "found"], body=_body())], tensors)
+    return tensors["found"]
+
+
+def _body() -> GraphProto:
+    """Pass the condition on, return the state, and add 1 to it."""
+    scalars = {n: helper.make_tensor_value_info(n, TensorProto.INT64, []) for n in ("k", "state", "next", "here")}
+    goes, stays = (helper.make_tensor_value_info(n, TensorProto.BOOL, []) for n in ("goes", "stays"))
+    nodes = [
+        helper.make_node("Identity", ["goes"], ["stays"]),
+        helper.make_node("Identity", ["state"], ["here"]),
+        helper.make_node("Constant", [], ["one"], value=helper.make_tensor("one", TensorProto.INT64, [], [1])),
+        helper.make_node("Add", ["state", "one"], ["next"]),
+    ]
+    inputs, outputs = [scalars["k"], goes, scalars["state"]], [stays, scalars["next"], scalars["here"]]
+    return helper.make_graph(nodes, "count", inputs, outputs)
+
 
 x, places, updates = var("x"), var("places"), var("updates")
 ONE_VALUE = KEEP_ORDER | {"Expand", "Tile"}

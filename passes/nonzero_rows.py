@@ -29,8 +29,7 @@ from surgeon import ANY, Builder, Decline, Node, Value, const, dims, op, require
 from surgeon.ir.operators import PRODUCTS
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
-from ._row_dependence import Reading
-from ._row_transfer import Rows
+from ._row_dependence import Reading, Rows
 from ._scattering import REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 

@@ -20,18 +20,263 @@ and the report lists what the target would misread. Every node is checked agains
 at the older opset: inputs, attributes and types.
 """
 
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from onnx import defs, helper
+from onnx import TensorProto, defs, helper
 
-from surgeon import Node, Stage, model_rule
+from surgeon import Builder, Node, Stage, dims, elements, model_rule
+from surgeon.ir.attributes import constant_value
 from surgeon.ir.model import Model
+from surgeon.ir.operators import REDUCES
 from surgeon.ir.schemas import MOVED, first_opset, schema
 from surgeon.rules.builder import is_rounded
 
 from ._node_at_opset import Plan, Reading, Refused, invalid, takes, trimmed, type_name
-from ._opset_downgrades import STEPS, VALUES
+from ._reduction import over_nothing
+from ._shapes import sizes_of_all
+
+END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
+
+# Values that came later than their attribute: (operator, attribute, value) -> opset.
+VALUES = {
+    ("Pad", "mode", "wrap"): 19,
+    ("Resize", "coordinate_transformation_mode", "half_pixel_symmetric"): 19,
+    ("ScatterElements", "reduction", "max"): 18,
+    ("ScatterElements", "reduction", "min"): 18,
+    ("ScatterND", "reduction", "max"): 18,
+    ("ScatterND", "reduction", "min"): 18,
+}
+
+
+def _reduce(r: Reading) -> Plan | None:
+    if not r.target.lowers_opset:
+        return None
+    axes = r.attrs.get("axes") if "axes" in r.before.attributes else r.value(1, "axes")
+    kept, empty = {"keepdims": r.node.attr("keepdims")}, axes is not None and np.size(axes) == 0
+    if not r.node.attr("noop_with_empty_axes"):
+        return (lambda b: b.node(r.node.op, [r.data], 1, "", kept)) if empty else None
+    if axes is None or empty:
+        return lambda b: over_nothing(b, r.node.op, r.data)
+    return lambda b: b.node(r.node.op, [r.data], 1, "", {"axes": np.asarray(axes).tolist(), **kept})
+
+
+def _softmax(r: Reading) -> Plan | None:
+    if not r.crosses(13):
+        return None
+    dims = r.shape(0)
+    axis, last = r.node.attr("axis") % len(dims), len(dims) - 1
+    if all(d == 1 for d in dims[axis + 1 :]):
+        return lambda b: b.node(r.node.op, [r.data], 1, "", {"axis": axis})
+    perm = [last if i == axis else axis if i == last else i for i in range(len(dims))]
+    return lambda b: b.Transpose(b.node(r.node.op, [b.Transpose(r.data, perm=perm)], 1, "", {"axis": last}), perm=perm)
+
+
+def _shape(r: Reading) -> Plan | None:
+    start, end = r.node.attr("start") or 0, r.attrs.get("end")
+    if not r.target.lowers_opset or (start == 0 and end is None):
+        return None
+    why = invalid(r.older, [(True, r.kind(r.data))], {}, []) if r.changed else ""
+    if why:
+        raise Refused(why)
+    sizes = r.model.shape(r.data)
+    if sizes is not None and sizes[start:end] == sizes:
+        return lambda b: b.Shape(r.data)
+    return lambda b: b.Slice(b.Shape(r.data), starts=[start], ends=[END if end is None else end], axes=[0])
+
+
+def _expand(r: Reading) -> Plan | None:
+    """ONNX wants one dimension of its shape, and ONNX Runtime checks that at older opsets alone."""
+    if r.changed and len(r.shape(1)) != 1:
+        raise Refused("its shape has not one dimension")
+    return None
+
+
+def _greater_or_equal(r: Reading) -> Plan | None:
+    if r.after is not None:
+        return None
+    return lambda b: b.Or(b.Greater(r.data, r.input(1)), b.Equal(r.data, r.input(1)))
+
+
+def _less_or_equal(r: Reading) -> Plan | None:
+    if r.after is not None:
+        return None
+    return lambda b: b.Or(b.Less(r.data, r.input(1)), b.Equal(r.data, r.input(1)))
+
+
+def _constant(r: Reading) -> Plan | None:
+    if set(r.attrs) <= set(r.older.attributes):
+        return None
+    array = constant_value(r.node.proto)
+    if array is None:
+        raise Refused("each call of the function says what it is")
+    return lambda b: b.constant(array)
+
+
+def _dropout(r: Reading) -> Plan | None:
+    if not r.crosses(12):
+        return None
+    training = r.value(2, "training mode")
+    if (training is not None and training.any()) or any(o is not None and o.is_read for o in r.node.outputs[1:]):
+        raise Refused("it may be in training mode, or its mask is read")
+    return lambda b: (b.Identity(r.data), *[None] * (len(r.node.outputs) - 1))
+
+
+def _split(r: Reading) -> Plan | None:
+    count = r.attrs.get("num_outputs")
+    if count is None or "num_outputs" in r.older.attributes:
+        return None
+    axis = r.node.attr("axis") or 0
+    size = r.shape(0)[axis]
+    if not isinstance(size, int):
+        raise Refused("it splits a dimension of unknown size into a number of parts")
+    chunk = -(-size // count)
+    sizes = [max(0, min(chunk, size - chunk * k)) for k in range(count)]
+    return lambda b: b.node("Split", [r.data], len(r.node.outputs), "", {"axis": axis, "split": sizes})
+
+
+def _reshape(r: Reading) -> Plan | None:
+    if "allowzero" in r.older.attributes:
+        if r.editor.why_unsupported(r.node) is None or "allowzero" in r.attrs:
+            return None
+        return lambda b: b.Reshape(r.data, r.input(1), allowzero=0)  # the default, which the parser asks for
+    if not r.node.attr("allowzero"):
+        return None
+    known = r.editor.builder(r.node)
+    sizes, given = elements(known, r.input(1)), dims(known, r.data) or []
+    if sizes is not None and 0 in sizes:
+        raise Refused("allowzero came with opset 14, and its shape has a 0")
+    alike = sizes is not None and all(
+        isinstance(size, int) or (size is not None and size == own)
+        for size, own in zip_longest(sizes, given[: len(sizes)])
+    )
+    exact = alike or (sizes is not None and -1 in sizes)  # with allowzero, ONNX allows no 0 beside -1
+
+    def plan(b: Builder) -> Any:
+        if not exact:
+            r.editor.warn("allowzero is left out: where a Reshape gets no elements, this parser would read other sizes")
+        return b.Reshape(r.data, r.input(1))
+
+    return plan
+
+
+def _pad(r: Reading) -> Plan | None:
+    if r.input(3) is None or r.target.pad_axes_input:
+        return None
+    rank = len(r.shape(0))
+    axes = [int(a) % rank for a in r.given(3, "axes")]
+    pads, mode = r.model.constant(r.input(1)), r.node.attr("mode")
+    if VALUES.get(("Pad", "mode", mode), 0) > r.opset:
+        raise Refused(f"mode = '{mode}' came with opset {VALUES['Pad', 'mode', mode]}")
+
+    def plan(b: Builder) -> Any:
+        if pads is None:  # the pads are computed: put each in its place
+            parts = [b.Slice(r.input(1), starts=[k], ends=[k + 1], axes=[0]) for k in range(2 * len(axes))]
+        else:
+            parts = [np.asarray([p], np.int64) for p in pads.reshape(-1)]
+        full = [np.zeros(1, np.int64)] * (2 * rank)
+        for k, axis in enumerate(axes):
+            full[axis], full[rank + axis] = parts[k], parts[len(axes) + k]
+        every = np.concatenate(full) if pads is not None else b.Concat(*full, axis=0)
+        return b.Pad(r.data, pads=every, value=r.input(2), mode=mode)
+
+    return plan
+
+
+def _resize(r: Reading) -> Plan | None:
+    if r.after is None or not r.changed:
+        return None
+    for name, wanted in (("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
+        if r.attrs.get(name, wanted) != wanted:
+            raise Refused(f"{name} = {r.attrs[name]} came with opset 18")
+    mode = r.attrs.get("coordinate_transformation_mode", "")
+    if VALUES.get(("Resize", "coordinate_transformation_mode", mode), 0) > r.opset:
+        raise Refused("coordinate_transformation_mode 'half_pixel_symmetric' came with opset 19")
+    if r.opset < 11:
+        return None
+    attrs = {k: v for k, v in r.attrs.items() if k in r.older.attributes}
+    axes = r.attrs.get("axes")
+    if axes is None and r.older.since_version >= 13:
+        return None
+    if axes is not None and mode == "tf_crop_and_resize":
+        raise Refused("axes with a region of interest came with opset 18")
+    dims = r.shape(0)
+    scales = r.value(2, "scales")
+    empty = None if r.older.since_version >= 13 else np.empty(0, np.float32)
+    places = range(len(dims)) if axes is None else [a % len(dims) for a in axes]
+
+    def plan(b: Builder) -> Any:
+        sizes = r.input(3)
+        if sizes is None:
+            every = np.ones(len(dims), np.float32)
+            every[list(places)] = scales
+            return b.node("Resize", [r.data, r.input(1) or empty, every], 1, "", attrs)
+        whole = sizes if axes is None else sizes_of_all(b, r.data, dims, places, sizes)
+        return b.node("Resize", [r.data, r.input(1) or empty, empty, whole], 1, "", attrs)
+
+    return plan
+
+
+def _mod(r: Reading) -> Plan | None:
+    whole = r.kind(r.data) in (TensorProto.INT32, TensorProto.INT64)
+    if r.crosses(28) and not (whole or r.node.attr("fmod")):
+        raise Refused("fmod = 0 of floating-point numbers came with opset 28")
+    return None
+
+
+def _average_pool(r: Reading) -> Plan | None:
+    """With strides above the kernel SAME_UPPER may take away from the input: ONNX Runtime does so from opset 19 on."""
+    upper, kernel = r.node.attr("auto_pad") == "SAME_UPPER", r.attrs.get("kernel_shape", [])
+    strides = r.attrs.get("strides") or [1] * len(kernel)
+    plain = all(d == 1 for d in r.attrs.get("dilations", []))
+    same = upper or r.node.attr("auto_pad") == "SAME_LOWER"
+    if not (r.crosses(19) and same and plain and any(s > k for s, k in zip(strides, kernel, strict=True))):
+        return None
+    spatial = r.shape(0)[2:]
+    sizes = [n for n in spatial if isinstance(n, int)]
+    if len(sizes) < len(spatial):
+        raise Refused("its strides are above its kernel, and its sizes are not static")
+    rows = zip(sizes, strides, kernel, strict=True)
+    total = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, stride, k in rows]
+    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+    attrs = {name: v for name, v in r.attrs.items() if name in r.older.attributes and name != "auto_pad"}
+    pads = [*less, *more] if upper else [*more, *less]
+    return lambda b: b.AveragePool(r.data, **attrs | {"pads": pads})
+
+
+def _grid_sample(r: Reading) -> Plan | None:
+    old = {"linear": "bilinear", "cubic": "bicubic"}.get(r.node.attr("mode"))
+    if r.after is None or old is None or not r.crosses(20):
+        return None
+    if len(r.shape(0)) != 4:
+        raise Refused("more than two spatial dimensions came with opset 20")
+    attrs = {k: v for k, v in r.attrs.items() if k != "mode"} | {"mode": old}
+    return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", attrs)
+
+
+# What writes an operator for an older opset: each has a function of its own.
+STEPS: dict[str, Callable[[Reading], Plan | None]] = {
+    "AveragePool": _average_pool,
+    "Constant": _constant,
+    "Dropout": _dropout,
+    "Expand": _expand,
+    "GreaterOrEqual": _greater_or_equal,
+    "GridSample": _grid_sample,
+    "Hardmax": _softmax,
+    "LessOrEqual": _less_or_equal,
+    "LogSoftmax": _softmax,
+    "Mod": _mod,
+    "Pad": _pad,
+    **dict.fromkeys(REDUCES, _reduce),
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Shape": _shape,
+    "Softmax": _softmax,
+    "Split": _split,
+}
+
 
 # What a new attribute must be for the node to mean what the operator did before it had the attribute, where that is not
 # the attribute's default.

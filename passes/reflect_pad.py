@@ -46,11 +46,23 @@ from surgeon import (
     var,
 )
 
-from ._pad.constants import padded_with, padded_with_zeros
-from ._pad.cuts import Cuts, common_source, mode_of
-from ._pad.node import PadNode, read, require_possible, sizes_cropped
-from ._pad.removal import NOT_SYMMETRIC, kept_of, removed
-from ._pad.sides import cropped, padded, sides
+from ._pad import (
+    NOT_SYMMETRIC,
+    Cuts,
+    PadNode,
+    common_source,
+    cropped,
+    kept_of,
+    mode_of,
+    padded,
+    padded_with,
+    padded_with_zeros,
+    read,
+    removed,
+    require_possible,
+    sides,
+    sizes_cropped,
+)
 
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 

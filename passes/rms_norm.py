@@ -18,13 +18,11 @@ from onnx import TensorProto
 
 from surgeon import DOMAIN, Builder, Value, attr, meaning, op, require, require_some, rule, var
 
-from ._norm.epsilon import with_epsilon
 from ._norm.factors import Factor, along_axes, has_full_shape, merged, of_shape, vector
 from ._norm.kind import is_centred
-from ._norm.precision import narrowed, working_type
 from ._norm.spelling import Spelling, scaled_behind
-from ._norm.window import Normalisation, read
-from ._norm.writing import normalised, opset_to_write, with_affine, with_weights
+from ._norm.window import Normalisation, read, with_epsilon
+from ._norm.writing import narrowed, normalised, opset_to_write, with_affine, with_weights, working_type
 
 OPTIONS = ("repair_eps",)
 

@@ -1,12 +1,17 @@
-"""Products of matrices with what is fused into them."""
+"""Products of matrices with what is fused into them, weights of few bits taken out of their bytes, and mixtures.
+
+Of a mixture every expert is computed for every token, and the chosen ones are added up by their weights.
+"""
+
+from typing import cast
 
 import numpy as np
 from onnx import TensorProto
 
 from surgeon import Builder, Value, require
 
-from .blocks import activated, attributes
-from .table import FLOAT, Result, body, given, inputs_of, known, needed, plus
+from .blocks import activated, attributes, fast_gelu
+from .table import FLOAT, Result, body, given, inputs_of, known, needed, plus, setting, sizes
 
 
 @body("FusedMatMul", "TransposeMatMul")
@@ -79,3 +84,167 @@ def bits_of(array: np.ndarray, bits: int) -> np.ndarray:
     """The numbers that the bytes of each row hold, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((array[:, :, None] >> shifts) & (2**bits - 1)).reshape(array.shape[0], -1)
+
+
+@body("MoE")
+def mixture(b: Builder) -> Result:
+    x, router, first, first_bias, second, second_bias, third, _ = given(b, 8)
+    x, router, first, second = (needed(v) for v in (x, router, first, second))
+    require(b.dtype(x) == TensorProto.FLOAT, "it is not fp32")
+    require(third is None, "its gate has weights of its own, of which ONNX Runtime has no kernel")
+    require(not b.root.attr("use_sparse_mixer"), "it mixes with the sparse mixer")
+    tokens = x if b.known_rank(x) == 2 else b.Reshape(x, sizes(-1, b.static_size(x, -1)))
+    hidden = _activated(b, _layer(b, b.Unsqueeze(tokens, axes=[0]), first, first_bias))
+    found = _layer(b, hidden, second, second_bias)
+    weights = b.Unsqueeze(b.Transpose(_weights(b, router), perm=[1, 0]), axes=[-1])
+    chosen = b.Where(b.Greater(weights, 0.0), b.Mul(found, weights), b.constant(0.0, TensorProto.FLOAT))
+    y = b.ReduceSum(chosen, axes=[0], keepdims=0)
+    return y if tokens is x else b.Reshape(y, b.Shape(x))
+
+
+def _layer(b: Builder, x: Value, weights: Value, bias: Value | None) -> Value:
+    """[experts, tokens, out] of weights [experts, out, in]."""
+    y = b.MatMul(x, b.Transpose(weights, perm=[0, 2, 1]))
+    return cast(Value, y if bias is None else b.Add(y, b.Unsqueeze(bias, axes=[1])))
+
+
+def _weights(b: Builder, router: Value) -> Value:
+    """[tokens, experts]: how much of each expert a token gets; of equal ones the kernel takes the last."""
+    experts = b.static_size(router, -1)
+    shares = b.Softmax(b.Gather(router, np.arange(experts)[::-1].copy(), axis=1), axis=-1)
+    best, where = b.TopK(shares, sizes(b.root.attr("k")), outputs=2, axis=-1)
+    if b.root.attr("normalize_routing_weights"):
+        best = b.Div(best, b.ReduceSum(best, axes=[-1], keepdims=1))
+    none = b.Expand(b.constant(0.0, TensorProto.FLOAT), b.Shape(router))
+    return cast(Value, b.ScatterElements(none, b.Sub(experts - 1, where), best, axis=1))
+
+
+def _activated(b: Builder, x: Value) -> Value:
+    kind = setting(b, "activation_type", b"relu")
+    kind = kind.decode() if isinstance(kind, bytes) else kind
+    if kind == "swiglu":
+        return _gated(b, x)
+    bodies = {
+        "gelu": lambda: fast_gelu(b, x),
+        "identity": lambda: x,
+        "relu": lambda: b.Where(b.Greater(x, 0.0), x, b.constant(0.0, TensorProto.FLOAT)),  # the kernel's, 0 of NaN
+        "silu": lambda: b.Mul(x, b.Sigmoid(x)),
+    }
+    require(kind in bodies, f"its activation is {kind}")
+    return cast(Value, bodies[kind]())
+
+
+def _gated(b: Builder, x: Value) -> Value:
+    """Gates and numbers in turn: gate * Sigmoid(alpha * gate) * (number + beta)."""
+    require(b.root.attr("swiglu_fusion") == 1, "its gates are not between its numbers")
+    require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off after its gate")
+    gate, number = (b.Slice(x, sizes(k), sizes(np.iinfo(np.int64).max), sizes(-1), sizes(2)) for k in (0, 1))
+    limit = setting(b, "swiglu_limit", None)
+    if limit is not None:
+        gate, number = b.Min(gate, float(limit)), b.Min(b.Max(number, -float(limit)), float(limit))
+    alpha, beta = (float(b.root.attr(f"activation_{name}")) for name in ("alpha", "beta"))
+    opened = b.Mul(gate, b.Sigmoid(b.Mul(gate, alpha)))
+    return cast(Value, b.Mul(opened, b.Add(number, beta)))
+
+
+# The numbers that the sixteen codes of four bits stand for, as bitsandbytes has them.
+FP4 = (0.0, 5.208333333e-03, 0.6666666667, 1.0, 0.3333333333, 0.5, 0.1666666667, 0.25)
+CODES = {
+    0: np.array([*FP4, *(-x for x in FP4)], np.float32),
+    1: np.array(
+        [
+            -1.0,
+            -0.6961928009986877,
+            -0.5250730514526367,
+            -0.39491748809814453,
+            -0.28444138169288635,
+            -0.18477343022823334,
+            -0.09105003625154495,
+            0.0,
+            0.07958029955625534,
+            0.16093020141124725,
+            0.24611230194568634,
+            0.33791524171829224,
+            0.44070982933044434,
+            0.5626170039176941,
+            0.7229568362236023,
+            1.0,
+        ],
+        np.float32,
+    ),
+}
+
+
+@body("MatMulBnb4")
+def bnb4(b: Builder) -> Result:
+    """Each byte has two codes, the upper four bits first; a block of weights has one factor."""
+    a, packed, factors = inputs_of(b, 3)
+    attr = b.root.attr
+    require(attr("transB"), "its weights are multiplied as they are, which training alone does")
+    rows, columns, block = attr("N"), attr("K"), attr("block_size")
+    require(attr("quant_type") in CODES, "its weights are in a code that its definition does not have")
+    count = rows * columns
+    bytes_ = known(b, packed, "weight", size=-(-count // 2)).reshape(-1)
+    codes = np.stack([bytes_ >> 4, bytes_ & 15], axis=1).reshape(-1)[:count]
+    blocks = known(b, factors, "scale", size=-(-count // block))
+    factor = np.repeat(blocks.astype(np.float32).reshape(-1), block)[:count]
+    with np.errstate(invalid="ignore"):  # scales that are infinite
+        weights = (CODES[attr("quant_type")][codes] * factor).reshape(rows, columns)
+    y = b.MatMul(b.typed(a, FLOAT), np.ascontiguousarray(weights.T))
+    return b.typed(y, b.dtype(a))
+
+
+@body("GatherBlockQuantized")
+def gather(b: Builder) -> Result:
+    """The whole table is dequantized: (number - zero) * scale for each block along an axis."""
+    table, indices, scales, zeros = given(b, 4)
+    attr = b.root.attr
+    table, indices, scales = needed(table), needed(indices), needed(scales)
+    dtype = b.dtype(table)
+    require(
+        dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4), "its numbers are not integers of few bits"
+    )
+    bits = attr("bits") if dtype == TensorProto.UINT8 else 8  # what ONNX packs itself is unpacked when it is read
+    numbers, factor = (known(b, v, what) for v, what in ((table, "table"), (scales, "scale")))
+    require(numbers.ndim > 0, "its table has no dimensions")
+    rows, axis = [_plain(numbers, bits)], attr("quantize_axis")
+    blocks = list(rows[0].shape)
+    size = blocks[axis]
+    blocks[axis] = -(-size // attr("block_size"))
+    require(list(factor.shape) == blocks, "its scales are not one for each block")
+    zero = None if zeros is None else known(b, zeros, "zero point")
+    require(zero is None or (zero.size and zero.ndim == factor.ndim), "its zero points are not one for each block")
+    rows.append(_middle(factor, dtype, bits) if zero is None else _plain(zero, bits))
+    require(_of_blocks(rows[1], factor).shape == factor.shape, "its zero points are not one for each block")
+    where = np.arange(size) // attr("block_size")
+    shift, scale = (np.take(v.astype(np.float32), where, axis=axis) for v in (_of_blocks(rows[1], factor), factor))
+    whole = ((rows[0].astype(np.float32) - shift) * scale).astype(factor.dtype)
+    return _looked_up(b, whole, indices, attr("gather_axis"))
+
+
+def _looked_up(b: Builder, table: np.ndarray, indices: Value, axis: int) -> Value:
+    """The table's rows; zeros where an index is outside, which ONNX's Gather refuses: they are one row more."""
+    size, dtype = table.shape[axis], b.dtype(indices)
+    nothing = np.zeros_like(table.take([0], axis=axis))
+    last, none = b.constant(size, dtype), b.constant(0, dtype)
+    from_start = b.Where(b.Less(indices, none), b.Add(indices, last), indices)
+    row = b.Where(b.Less(from_start, none), last, b.Min(from_start, last))
+    return b.Gather(b.constant(np.concatenate([table, nothing], axis=axis)), row, axis=axis)
+
+
+def _middle(factor: np.ndarray, dtype: int, bits: int) -> np.ndarray:
+    """The zero points of a node that has none."""
+    return np.full(factor.shape, 2 ** (bits - 1) if dtype == TensorProto.UINT8 else 0, np.int32)
+
+
+def _plain(numbers: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers of packed rows, the lowest bits first."""
+    if bits == 8:
+        return numbers.astype(np.int32)
+    flat = bits_of(numbers.reshape(-1, numbers.shape[-1]), bits)
+    return flat.reshape(*numbers.shape[:-1], -1).astype(np.int32)
+
+
+def _of_blocks(zeros: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """The zero points without those that fill a last byte."""
+    return zeros[tuple(slice(size) for size in factor.shape)]

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from surgeon import Builder, Node, Value
 
-from .axes import REDUCING, SHAPING
 from .factors import has_full_shape, varies_along
-from .window import Normalisation
+from .window import REDUCING, SHAPING, Normalisation
 
 
 def instance_axis(b: Builder, n: Normalisation) -> int | None:

@@ -1,11 +1,176 @@
-"""What a match of a normalisation says, as the passes read it."""
+"""What a match of a normalisation says, as the passes read it: the axes, the affine part, the epsilon.
 
-from dataclasses import dataclass
-from typing import Any
+A mean keeps its dimensions, or is reshaped or expanded until it meets x again. The nodes that matched are followed from
+x to the root; each mean must meet x as one with kept dimensions would.
+"""
 
-from surgeon import FLOATS, Builder, Dim, Value, known_dims, require
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from .axes import axes_of_the_means
+import numpy as np
+from onnx import TensorProto
+
+from surgeon import FLOATS, HALVES, Builder, Dim, Node, Value, dims, elements, known_dims, require, require_some
+
+from .._shapes import output_of
+
+SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
+REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
+
+
+def axes_of_the_means(b: Builder, x: Value) -> tuple[int, ...]:
+    """The axes of x over which all the means of the match are taken, in order and not negative; else declines."""
+    walk = _Walk(b, x)
+    walk.role(output_of(b.root))
+    for node in b.matched:
+        if node.key not in SHAPING and node.key not in REDUCING:
+            walk.require_that_means_fit(node)
+    return walk.axes_of_x()
+
+
+@dataclass(frozen=True)
+class _Role:
+    """What a tensor of the match is to x.
+
+    full      it varies like x. `layout` is x, or the view of x whose shape it has.
+    reduced   it is a statistic of `layout`. `kept`: it has kept dimensions because of how it was computed.
+    other     it is neither.
+    """
+
+    kind: Literal["full", "reduced", "other"]
+    layout: Value | None = None
+    kept: bool = True
+
+
+OTHER = _Role("other")
+
+
+class _Walk:
+    """Finds the roles of the tensors of a match, and the axes that are reduced in each layout."""
+
+    def __init__(self, b: Builder, x: Value) -> None:
+        self.b, self.x = b, x
+        self.matched = frozenset(b.matched)
+        self.roles = {x: _Role("full", x)}
+        self.axes: dict[Value, tuple[int, ...]] = {}
+
+    def axes_of_x(self) -> tuple[int, ...]:
+        """The axes of x over which all the means are taken."""
+        found = {self._translated(layout, axes) for layout, axes in self.axes.items()}
+        require(len(found) == 1, "the means are taken over different axes")
+        return found.pop()
+
+    def role(self, value: Value | None) -> _Role:
+        """What a tensor is to x."""
+        if value is None:
+            return OTHER
+        if value not in self.roles:
+            node = value.producer
+            self.roles[value] = OTHER
+            if node is not None and node in self.matched:
+                self.roles[value] = self._role_of(node, value)
+        return self.roles[value]
+
+    def _role_of(self, node: Node, value: Value) -> _Role:
+        first = self.role(node.inputs[0])
+        if node.key in REDUCING:
+            return self._role_of_mean(node, first)
+        if node.key in SHAPING:
+            return self._role_of_shaped(node, value, first)
+        if node.key == "Cast" and first.kind == "reduced":
+            self._require_type(value)
+        roles = [self.role(i) for i in node.inputs]
+        for role in roles:
+            if role.kind == "full":
+                return _Role("full", role.layout)
+        reduced = [role for role in roles if role.kind == "reduced"]
+        if not reduced:
+            return OTHER
+        return _Role("reduced", reduced[0].layout, all(role.kept for role in reduced))
+
+    def _role_of_mean(self, node: Node, source: _Role) -> _Role:
+        assert source.layout is not None  # the patterns take a mean of x, or of what varies like x
+        axes = self._reduced_axes(node, source.layout)
+        require(self.axes.setdefault(source.layout, axes) == axes, "the means are taken over different axes")
+        return _Role("reduced", source.layout, node.key == "GlobalAveragePool" or bool(node.attr("keepdims")))
+
+    def _role_of_shaped(self, node: Node, value: Value, source: _Role) -> _Role:
+        if source.kind == "full":
+            return _Role("full", value)  # a view of x
+        if node.key == "Expand" and source.kind == "reduced":
+            self._require_kept_sizes(node)
+        return _Role(source.kind, source.layout, kept=False)
+
+    def _require_kept_sizes(self, expand: Node) -> None:
+        """Decline where an Expand may make a mean larger than x.
+
+        A size that is not known may be 1. An Expand to a number makes more of that one, and so of the result.
+        """
+        source = expand.inputs[0]
+        given = [] if source is None else dims(self.b, source) or []
+        wanted = elements(self.b, expand.inputs[1]) or []
+        pairs = zip(reversed(given), reversed(wanted), strict=False)
+        grows = any(isinstance(w, int) and w != 1 and not isinstance(g, int) for g, w in pairs)
+        require(not grows, "it cannot be shown that Expand makes a mean no larger than the input")
+
+    def _require_type(self, value: Value) -> None:
+        """Decline where a statistic is cast to another type than that of x or a wider one."""
+        own, given = self.b.dtype(self.x), self.b.dtype(value)
+        wider = given in FLOATS and (given == TensorProto.DOUBLE or given == TensorProto.FLOAT and own in HALVES)
+        require(given == own or wider, "a mean or a variance is cast to a narrower type")
+
+    def _reduced_axes(self, node: Node, layout: Value) -> tuple[int, ...]:
+        rank = len(self._dims(layout))
+        if node.key == "GlobalAveragePool":
+            return tuple(range(2, rank))
+        operands = node.operands()
+        axes = self.b.value(operands[1]) if len(operands) > 1 else None
+        axes = require_some(axes, "the axes of a mean are not constant")
+        require(axes.size, "the axes of a mean are not constant")
+        return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
+
+    def _dims(self, value: Value) -> list[Dim]:
+        return known_dims(self.b, value)
+
+    def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""
+        if layout is self.x:
+            return axes
+        view, whole = self._dims(layout), self._dims(self.x)
+        kept = len(view) - 1
+        require(
+            axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept],
+            "the statistics are those of another shape",
+        )
+        return tuple(range(kept, len(whole)))
+
+    def require_that_means_fit(self, node: Node) -> None:
+        """Decline where a mean meets a full tensor otherwise than with its own dimensions kept."""
+        roles = [(value, self.role(value)) for value in node.inputs]
+        layout = next((role.layout for _, role in roles if role.kind == "full"), None)
+        if layout is None:
+            return
+        for value, role in roles:
+            if role.kind == "full":
+                require(role.layout is layout, "it mixes two shapes of the same tensor")
+            if value is not None and role.kind == "reduced" and not (role.kept and role.layout is layout):
+                require(self._fits(value, layout), "a mean is not where its own dimensions were")
+
+    def _fits(self, mean: Value, layout: Value) -> bool:
+        """Whether a mean has the rank of a full tensor, one at the reduced axes, and no larger dimension."""
+        whole, own = dims(self.b, layout), dims(self.b, mean)
+        if whole is None or own is None or len(whole) != len(own):
+            return False
+        axes = self.axes.get(layout) or (self.axes_of_x() if layout is self.x else ())
+        return all(
+            mine in (1, full) if axis in axes else _may_be_equal(mine, full)
+            for axis, (mine, full) in enumerate(zip(own, whole, strict=True))
+        )
+
+
+def _may_be_equal(one: Dim, other: Dim) -> bool:
+    return bool(one == other) or not isinstance(one, int) or not isinstance(other, int)
+
 
 # What is around a normalisation, in the order in which it is applied: the name that is bound, and its operator.
 AFFINE = {"scale": "Mul", "shift": "Add", "bias": "Add", "outer_scale": "Mul", "outer_shift": "Add"}
@@ -72,3 +237,73 @@ def outer_part(found: dict[str, Any]) -> str | None:
     if "outer_scale" in found:
         return "scale"
     return "shift" if "outer_shift" in found else None
+
+
+# The sums that the means may be: the variance's may have another divisor than their count, the others may not.
+VARIANCE = "square"
+STEMS = ("first", "second", "folded", "fast", VARIANCE)
+
+
+def with_epsilon(b: Builder, n: Normalisation, found: dict[str, Any]) -> Normalisation:
+    """The normalisation with its epsilon and its factor, from what the pattern bound.
+
+    A pass asks for them when it knows that the window is its own, for a lost epsilon becomes a warning. With a variance
+    that is `ratio` times the mean of the squares, d / sqrt(ratio v + e) = d / sqrt(v + e / ratio) / sqrt(ratio).
+    """
+    require("outside" not in found, "epsilon is added to the root, not under it")
+    ratio = _ratio(b, int(np.prod(n.sizes)) if n.is_static else None, found)
+    epsilon = found.get("epsilon")
+    require(epsilon is None or epsilon.size == 1, "epsilon differs from element to element")
+    given = 0.0 if epsilon is None else _number(epsilon)
+    require(given >= 0, "epsilon is negative")
+    return replace(n, epsilon=float(np.float32(_mended(b, given) / ratio)), factor=ratio**-0.5)
+
+
+def _mended(b: Builder, epsilon: float) -> float:
+    """The epsilon of the file, or the user's where an exporter or a type lost it; either way the report says so."""
+    if epsilon > 0:
+        return epsilon
+    wanted = b.options.get("repair_eps")
+    if wanted is None:
+        b.warn("lost epsilon: the variance has none, so a constant input divides by zero; --repair-eps gives it one")
+        return 0.0
+    b.warn(f"lost epsilon: {float(wanted):g} repairs it, as asked for")
+    b.tolerance = 1e30  # the user asked for other numbers than the file's
+    return float(wanted)
+
+
+def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
+    """What the variance is multiplied with, against the mean of the squares.
+
+    `count`: the number of elements of which a mean is taken. Every other sum must be over it.
+    """
+    ratio = 1.0
+    for name, given in found.items():
+        stem, _, what = name.rpartition("_")
+        if what not in ("count", "share", "factor", "divisor") or stem not in STEMS:
+            continue
+        value = _static_number(b, given)
+        require(value > 0, "one element has no unbiased variance")
+        if what in ("count", "share"):
+            whole = require_some(count, "the number of elements is not static, so the sum is not a mean of known size")
+            value = whole / value if what == "count" else whole * value
+            require(value > 0, "no elements have no mean")
+            require(stem == VARIANCE or abs(value - 1) < 1e-6, "a sum is not divided by the number of its elements")
+        ratio *= 1 / value if what == "divisor" else value
+    return ratio
+
+
+def _static_number(b: Builder, given: Any) -> float:
+    """The number that a tensor holds, from its value or from the shapes that it is computed from; else declines."""
+    array = b.value(given)
+    if array is None and isinstance(given, Value):
+        sizes = elements(b, given)
+        array = np.asarray(sizes) if sizes and isinstance(sizes[0], int) else None
+    why = "the number of elements is not static, so Bessel's correction has no constant value"
+    array = require_some(array, why)
+    require(array.size == 1, why)
+    return _number(array)
+
+
+def _number(array: np.ndarray) -> float:
+    return float(np.asarray(array, np.float64).reshape(()))
