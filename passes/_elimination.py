@@ -9,7 +9,11 @@ def pivoted(b: Builder, x: Value, rows: int) -> tuple[Value, Value, Value]:
     """(which row has the largest first number, that row, the others below it whose place it had)."""
     column = b.Squeeze(part(b, x, -1, 0, 1), axes=[-1])
     best = b.ArgMax(b.Abs(column), axis=-1, keepdims=0)
-    order = b.Unsqueeze(b.Gather(_swaps(rows), best, axis=0), axes=[-1])
+    # for each row, the order in which it has changed places with the first one
+    orders = np.tile(np.arange(rows), (rows, 1))
+    orders[:, 0] = np.arange(rows)
+    orders[np.arange(rows), np.arange(rows)] = 0
+    order = b.Unsqueeze(b.Gather(orders, best, axis=0), axes=[-1])
     moved = b.GatherElements(x, b.Expand(order, b.Shape(x)), axis=-2)
     return best, part(b, moved, -2, 0, 1), part(b, moved, -2, 1, rows)
 
@@ -25,11 +29,3 @@ def without_first(b: Builder, top: Value, others: Value, columns: int) -> tuple[
 
 def part(b: Builder, x: Value, axis: int, first: int, end: int) -> Value:
     return b.Slice(x, *(np.asarray([n]) for n in (first, end, axis)))
-
-
-def _swaps(rows: int) -> np.ndarray:
-    """For each row the order in which it has changed places with the first one."""
-    orders = np.tile(np.arange(rows), (rows, 1))
-    orders[:, 0] = np.arange(rows)
-    orders[np.arange(rows), np.arange(rows)] = 0
-    return orders

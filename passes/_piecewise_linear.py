@@ -234,11 +234,7 @@ def _constant(array: np.ndarray) -> _Sides:
     return _Sides((wide, wide, wide), 0 if wide.any() else None)
 
 
-def _relu(v: np.ndarray) -> np.ndarray:
-    return np.maximum(v, 0.0)
-
-
-UNARY = {"Neg": np.negative, "Abs": np.abs, "Relu": _relu}
+UNARY = {"Neg": np.negative, "Abs": np.abs, "Relu": lambda v: np.maximum(v, 0.0)}
 
 
 def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:

@@ -112,7 +112,10 @@ def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float |
 
 def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
     if cubic is not None:
-        return _cubic(b, distance, cubic)
+        near = b.Add(b.Mul(b.Mul(b.Sub(b.Mul(distance, cubic + 2), cubic + 3), distance), distance), 1.0)
+        far = b.Mul(b.Add(b.Mul(b.Sub(b.Mul(distance, cubic), 5 * cubic), distance), 8 * cubic), distance)
+        far = b.Where(b.Less(distance, 2.0), b.Sub(far, 4 * cubic), 0.0)
+        return b.Where(b.Greater(distance, 1.0), far, near)
     return b.Max(b.Sub(1.0, distance), 0.0)
 
 
@@ -146,11 +149,3 @@ def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value |
         found = b.Add(b.Mul(b.Div(axis.given, 2.0), b.Sub(1.0, b.Div(axis.made, b.Mul(axis.scale, axis.given)))), found)
     found = b.Sub(found, 0.5)
     return b.Where(b.Less(axis.made, 1.5), 0.0, found) if mode == "pytorch_half_pixel" else found
-
-
-def _cubic(b: Builder, distance: Value, a: float) -> Value:
-    """The weights of a cubic convolution."""
-    near = b.Add(b.Mul(b.Mul(b.Sub(b.Mul(distance, a + 2), a + 3), distance), distance), 1.0)
-    far = b.Mul(b.Add(b.Mul(b.Sub(b.Mul(distance, a), 5 * a), distance), 8 * a), distance)
-    far = b.Where(b.Less(distance, 2.0), b.Sub(far, 4 * a), 0.0)
-    return b.Where(b.Greater(distance, 1.0), far, near)

@@ -51,7 +51,10 @@ def rule_of(key: str) -> Callable[[Reading, Node], State] | None:
 def _by_element(r: Reading, node: Node) -> State:
     states = [(v, r.state(v)) for v in node.inputs if v is not None]
     if any(isinstance(s, Sizes) for _, s in states):
-        return _of_sizes(r, node)
+        # what PyTorch writes for a -1 in Expand
+        parts = broadcast([r.sizes(v) for v in node.inputs if v is not None])
+        flat = [part.reshape(-1) for part in parts]
+        return Sizes(filled(parts[0].shape, lambda k: _computed(node, [f[k] for f in flat])))
     back = {len(r.shape(v)) - s.axis for v, s in states if isinstance(s, Rows)}
     require(len(back) == 1, f"{node.op} puts rows beside one another")
     (behind,) = back
@@ -177,10 +180,6 @@ def _shape(r: Reading, node: Node) -> State:
     return Sizes(vector(shape_slice(node, tuple(r.shape(input_of(node))))))
 
 
-def _constant_of_shape(r: Reading, node: Node) -> State:
-    return _only_place(r.elements(input_of(node)))
-
-
 def _expand(r: Reading, node: Node) -> State:
     shape, target = r.shape(input_of(node)), r.elements(input_of(node, 1))
     rank = max(len(shape), len(target))
@@ -236,13 +235,6 @@ def _only_place(elements: Sequence[Dim]) -> State:
     return Rows(rows[0])
 
 
-def _of_sizes(r: Reading, node: Node) -> State:
-    """What Equal, Where and others make of sizes: what PyTorch writes for a -1 in Expand."""
-    parts = broadcast([r.sizes(v) for v in node.inputs if v is not None])
-    flat = [part.reshape(-1) for part in parts]
-    return Sizes(filled(parts[0].shape, lambda k: _computed(node, [f[k] for f in flat])))
-
-
 def _product(sizes: Sequence[Dim]) -> int | None:
     return math.prod(sizes) if all(isinstance(d, int) and d > 0 for d in sizes) else None
 
@@ -265,7 +257,7 @@ def _computed(node: Node, parts: Sequence[Dim]) -> Dim:
 # What becomes of rows in an operator that is neither elementwise nor of a batch: each has a function of its own.
 RULES = {
     "Concat": _concat,
-    "ConstantOfShape": _constant_of_shape,
+    "ConstantOfShape": lambda r, node: _only_place(r.elements(input_of(node))),
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,

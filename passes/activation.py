@@ -34,17 +34,10 @@ inverse = op.Exp(op.Neg(x)) + 1
 def sigmoid(b, x):
     require_op(b, "Sigmoid", x)
     why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is not a number"
-    require(not _is_taken_near_zero(b.root.outputs[0]), why)
+    # ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88
+    read = readers([b.root.outputs[0]], lambda node: node.key in HANDS_ON)
+    require(not any(node.key == "Log" or divides(node, v) for node, v in read), why)
     return b.Sigmoid(x)
-
-
-def _is_taken_near_zero(value: Value) -> bool:
-    """Whether a logarithm of a tensor is read, or a quotient by it, directly or after nodes that pass numbers on.
-
-    ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88.
-    """
-    read = readers([value], lambda node: node.key in HANDS_ON)
-    return any(node.key == "Log" or divides(node, v) for node, v in read)
 
 
 @rule(x / (op.Abs(x) + 1))

@@ -43,7 +43,9 @@ def decompose(b, x, places, direction):
         require(known is not None, f"what a shift by {width} or more gives is not defined before opset {DEFINED}")
         require((known < width).all(), f"it shifts by {width} or more, which is not defined before opset {DEFINED}")
     if direction == "LEFT":
-        factors = _of_places(b, x, places, [_wrapped_power(n, width) for n in range(width)] + [0])
+        factors = _of_places(
+            b, x, places, [(-(1 << n) if n == width - 1 and width >= 32 else 1 << n) for n in range(width)] + [0]
+        )
         return wrapped(b, b.Mul(number, factors), b.dtype(x))
     for divisors in _right_steps(b, x, places):
         number = b.Div(b.Sub(number, b.Mod(number, divisors)), divisors)
@@ -73,11 +75,6 @@ def _shifted(root: Node) -> Value:
     shift = input_of(cast).producer
     assert shift is not None
     return input_of(shift)
-
-
-def _wrapped_power(n: int, width: int) -> int:
-    """2^n in a carrier; the highest bit of int32 and int64 is their lowest number."""
-    return -(1 << n) if n == width - 1 and width >= 32 else 1 << n
 
 
 def _right_steps(b: Builder, x: Value, places: Value) -> list[Value]:

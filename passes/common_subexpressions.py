@@ -46,7 +46,10 @@ def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> bool:
             changed |= _merge(editor, body, [*known, {}])
         if node.key not in ONCE or node.bodies:
             continue
-        key = _key(editor, node)
+        # of large constants the types and sizes
+        attributes = sorted(a.SerializeToString(deterministic=True) for a in node.proto.attribute)
+        inputs = tuple([_input_key(editor, v) for v in _operands(node)])
+        key = node.key, inputs, tuple(attributes), tuple(o is None for o in node.outputs)
         # A body reads no more tensors of the graph around than it did.
         within = known if any(v is not None and not v.is_written for v in node.inputs) else known[-1:]
         first = next((n for nodes in within for n in nodes.get(key, ()) if _is_same(editor, n, node)), None)
@@ -58,13 +61,6 @@ def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> bool:
             editor.replace(node, first.outputs, builder)
             changed = True
     return changed
-
-
-def _key(editor: Editor, node: Node) -> Hashable:
-    """What is equal in nodes that compute alike; of large constants the types and sizes."""
-    attributes = sorted(a.SerializeToString(deterministic=True) for a in node.proto.attribute)
-    inputs = tuple([_input_key(editor, v) for v in _operands(node)])
-    return node.key, inputs, tuple(attributes), tuple(o is None for o in node.outputs)
 
 
 def _operands(node: Node) -> Sequence[Value | None]:

@@ -32,18 +32,13 @@ Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 no
 from functools import reduce
 from operator import or_
 
-from surgeon import Pattern, op, rule
+from surgeon import op, rule
 
 from ._contrib import BODIES
 
 STANDARDIZES = True
 
 
-def _any() -> Pattern:
-    """Any node of an operator of the table."""
-    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES)))
-
-
-@rule(_any(), strategy="decompose")
+@rule(reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES))), strategy="decompose")
 def write_out(b):
     return BODIES[b.root.proto.domain.replace("ai.onnx", ""), b.root.op](b)

@@ -45,7 +45,9 @@ def decompose(b, x, weight, offset):
     for group in range(count):
         places = _places(b, x, offset, group, kernel[2:])
         part = x if count == 1 else _part(b, x, group, channels // count)
-        seen = b.GridSample(part, places, mode=_linear(b), padding_mode="zeros", align_corners=0)
+        seen = b.GridSample(
+            part, places, mode="linear" if b.opset >= 20 else "bilinear", padding_mode="zeros", align_corners=0
+        )
         require(b.why_unsupported(seen.producer) is None, "the target has no GridSample that it could be written with")
         if mask is not None:
             share = mask if count == 1 else _part(b, mask, group, pixels)
@@ -56,11 +58,6 @@ def decompose(b, x, weight, offset):
     flat = b.Reshape(weight, np.asarray([kernel[0], kernel[1] * pixels, 1, 1]))
     found = b.Conv(columns, flat, *([] if bias is None else [bias]), group=node.attr("group"))
     return b.Cast(found, to=dtype) if dtype in HALVES else found
-
-
-def _linear(b: Builder) -> str:
-    """What the model's opset calls GridSample's mode."""
-    return "linear" if b.opset >= 20 else "bilinear"
 
 
 def _part(b: Builder, x: Value, group: int, size: int) -> Value:

@@ -29,7 +29,7 @@ x = var("x")
 @rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, inverse, onesided):
     shape = b.known_shape(x)
-    rank, axis = len(shape), _axis(b)
+    rank, axis = len(shape), (_number(b, 2, -2) if b.opset >= AXIS_AS_INPUT else int(b.root.attr("axis")))
     axis += rank if axis < 0 else 0
     given, channels = shape[axis], shape[-1]
     require(isinstance(channels, int), "whether the signal is complex is not known")
@@ -91,10 +91,6 @@ def _waves(b: Builder, taken: Value, whole: Value, bins: Value, kind: int) -> tu
     turns = b.Mod(b.Mul(b.Unsqueeze(at, axes=[1]), b.Unsqueeze(bin_, axes=[0])), whole)
     angle = b.Mul(b.Cast(turns, to=kind), b.Div(2 * np.pi, b.Cast(whole, to=kind)))
     return b.Cos(angle), b.Sin(angle)
-
-
-def _axis(b: Builder) -> int:
-    return _number(b, 2, -2) if b.opset >= AXIS_AS_INPUT else int(b.root.attr("axis"))
 
 
 def _number(b: Builder, position: int, default: int) -> int:

@@ -51,7 +51,8 @@ def decompose_power(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
     # respell rounds the others down
     require(not (p in TAKEN and b.root.attr("ceil_mode") and not _is_dilated(b.root) and pool_axes(b.root) is not None))
-    powers = _power(b, x, p)
+    size: Value = b.Abs(x)
+    powers = size if p == 1 else b.Pow(size, float(p))
     if _is_dilated(b.root) or is_padded_explicitly(b.root):
         by_slices = pool_axes(b.root) is None
         return _root(b, _by_slices(b, powers) if by_slices else _reduced(b, powers, windows_of(b.root), "ReduceSum"), p)
@@ -63,12 +64,6 @@ def decompose_power(b, x, p):
 
 def _is_dilated(node: Node) -> bool:
     return any(d != 1 for d in node.attr("dilations") or ())
-
-
-def _power(b: Builder, x: Value, p: int) -> Value:
-    """|x|^p"""
-    size: Value = b.Abs(x)
-    return size if p == 1 else b.Pow(size, float(p))
 
 
 def _root(b: Builder, total: Value, p: int) -> Value:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, defs, helper
 
 from surgeon import Builder, Decline, Node, Pattern, Value, op, require, rule
-from surgeon.ir.functions import ONNX, Name, changed_operators
+from surgeon.ir.functions import ONNX, changed_operators
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.operators import QUANTIZES, RANDOM
 from surgeon.ir.protos import all_nodes
@@ -61,27 +61,22 @@ def write_out(b):
     node, model = b.root, b.root.graph.model
     reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None
     require(not (b.target.imports(node.key) and reads_older))  # else the pass opset writes the older spelling
-    _require_axes(b)
+    # ONNX Runtime loads it and runs it on nothing, and the body would not load
+    first = next((v for v in b.root.inputs if v is not None), None)
+    rank = None if first is None else b.rank(first)
+    named = b.root.attr("axes") or []
+    require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
     require(not any(0 in (b.shape(v) or ()) for v in node.inputs if v is not None), "an input has no elements")
     function = _body(node, b.opset)
     changed = _changed(function, b.opset)
     require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")
     _declare(function, b.opset)
     tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
-    _copy(b, inlined(node, model, [function], _name(function)), tensors)
+    _copy(b, inlined(node, model, [function], (function.domain, function.name, function.overload)), tensors)
     outputs = [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)]
     drop_unread(b, outputs)
     _require_taken(b)
     return tuple(outputs)
-
-
-def _require_axes(b: Builder) -> None:
-    """Decline where the node names an axis that its input does not have: ONNX Runtime loads it and runs it on nothing,
-    and the body would not load."""
-    first = next((v for v in b.root.inputs if v is not None), None)
-    rank = None if first is None else b.rank(first)
-    named = b.root.attr("axes") or []
-    require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
 
 
 # ---- the body --------------------------------------------------------------------------------------------------------
@@ -140,10 +135,6 @@ def _type(node: Node, value: Value | None) -> TypeProto:
         return TypeProto()
     model = node.graph.model
     return type_proto(model.dtype(value), model.shape(value))
-
-
-def _name(function: FunctionProto) -> Name:
-    return (function.domain, function.name, function.overload)
 
 
 # ---- copying, with what is known computed ----------------------------------------------------------------------------

@@ -68,7 +68,11 @@ def _meanings(editor: Editor) -> set[str]:
 def _replaced(editor: Editor, node: Node, functions: Sequence[FunctionProto]) -> str:
     """Put the function in place of its call; why that is not done, else empty."""
     model = editor.model
-    _change_opset(functions, model)
+    used = {n.op for scope in scopes_of(model.graph) for n in scope.live() if n.proto.domain in ONNX}
+    opset = common_opset(used, model.opset, functions)
+    if opset is not None and opset != model.opset:
+        model.remember_opsets()
+        model.set_opset(opset)
     other = _of_another_opset(functions, model)
     if other:
         return other
@@ -86,15 +90,6 @@ def _replaced(editor: Editor, node: Node, functions: Sequence[FunctionProto]) ->
         return str(refused)
     editor.replace(node, [None if o is None else tensors[f"out{k}"] for k, o in enumerate(node.outputs)], builder)
     return ""
-
-
-def _change_opset(functions: Iterable[FunctionProto], model: Model) -> None:
-    """Declare the opset at which the nodes of the model and of the functions mean what they do, where there is one."""
-    used = {n.op for scope in scopes_of(model.graph) for n in scope.live() if n.proto.domain in ONNX}
-    opset = common_opset(used, model.opset, functions)
-    if opset is not None and opset != model.opset:
-        model.remember_opsets()
-        model.set_opset(opset)
 
 
 def _of_another_opset(functions: Iterable[FunctionProto], model: Model) -> str:

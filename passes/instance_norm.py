@@ -147,23 +147,18 @@ def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
-    require(_is_folded_batch(whole, folded))
+    require(
+        len(whole) == len(folded) >= 3
+        and folded[0] == 1 != whole[0]
+        and folded[2:] == whole[2:]
+        and isinstance(whole[1], int)
+    )
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
     for name, factor in (("scale", scale), ("bias", bias)):
         same = factor.size % size == 0 and np.array_equal(np.resize(factor[:size], factor.size), factor)
         require(same, f"the {name} differs from instance to instance")
     return b.InstanceNormalization(x, scale[:size], bias[:size], epsilon=epsilon)
-
-
-def _is_folded_batch(whole: list[Dim], folded: list[Dim]) -> bool:
-    """Whether the dimensions `folded` are [1, N C, ...] of `whole`, [N, C, ...]; the number of channels is known."""
-    return (
-        len(whole) == len(folded) >= 3
-        and folded[0] == 1 != whole[0]
-        and folded[2:] == whole[2:]
-        and isinstance(whole[1], int)
-    )
 
 
 deviation = op.Sub(x, mean(x, "second"))

@@ -176,7 +176,8 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
-    axis = _only_axis(axes) if equation is None else _summed_axis(equation)
+    require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
+    axis = int(axes.reshape(-1)[0]) if equation is None else _summed_axis(equation)
     _require_types(b, dtype)
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
     one = one if fill is None else numpy_helper.to_array(fill)
@@ -235,12 +236,6 @@ def _say_that_it_widens(b: Builder, dtype: int) -> None:
 
 
 # ---- what no pattern can say -----------------------------------------------------------------------------------------
-
-
-def _only_axis(axes: np.ndarray) -> int:
-    """The one axis of a reduction; declines several."""
-    require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
-    return int(axes.reshape(-1)[0])
 
 
 def _summed_axis(equation: str) -> int:

@@ -40,7 +40,8 @@ def decompose(b):
     require(not reads_of_function(body), "its body reads an attribute of its function")
     true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
-    if _hands_on(body):
+    # the condition that the body returns is the one that it was given
+    if _unwound(body, _result(body, 0))[0].name == body.proto.input[1].name:
         require(begins is None and is_counted)
         return _loop(b, [limit, true, *states])
     require(not (is_counted and len(b.root.outputs) == len(states)))
@@ -64,11 +65,6 @@ def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
     """The limit, the condition and the states of a Loop."""
     limit, begins, *states = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
     return limit, begins, [require_some(v, "a state is left out") for v in states]
-
-
-def _hands_on(body: Graph) -> bool:
-    """Whether the condition that a body returns is the one that it was given."""
-    return _unwound(body, _result(body, 0))[0].name == body.proto.input[1].name
 
 
 def _result(body: Graph, at: int) -> Value:

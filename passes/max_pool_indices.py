@@ -56,7 +56,8 @@ def decompose(b, x):
     place = b.Where(is_number, place, windows[:, 0])
     largest = b.Where(is_number, b.Squeeze(largest, axes=[3]), first)
     if b.root.attr("storage_order"):
-        place = b.Gather(_by_columns(sizes), place, axis=0)
+        by_columns = np.arange(int(np.prod(sizes))).reshape(sizes, order="F").reshape(-1)
+        place = b.Gather(by_columns, place, axis=0)
     before = _before(b, x, shape[0], shape[1], pixels)
     whole = np.asarray([0, shape[1], *counts])
     return b.Reshape(largest, whole), b.Reshape(b.Add(place, before), whole)
@@ -75,11 +76,6 @@ def _crossed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The windows over two axes: each of the one with each of the other, and so are their positions."""
     both = one[:, None, :, None] + other[None, :, None, :]
     return both.reshape(len(one) * len(other), -1)
-
-
-def _by_columns(sizes: tuple[int, ...]) -> np.ndarray:
-    """The number of each pixel where the first axis is counted first."""
-    return np.arange(int(np.prod(sizes))).reshape(sizes, order="F").reshape(-1)
 
 
 # ---- sizes that are not static ---------------------------------------------------------------------------------------

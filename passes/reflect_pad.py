@@ -207,7 +207,9 @@ def decompose(b, x):
     require(found.mode != "constant" or refused is not None)  # nothing is simpler than a Pad that is taken
     size = sizes_cropped(b, x, found.pads)
     require_possible(size, found.pads, found.mode)
-    if found.mode == "constant" and _may_be_shorter(found.pads, size):
+    # where an axis may have less than is cropped, padding comes first
+    both = (found.pads > 0).any(axis=0) & (found.pads < 0).any(axis=0)
+    if found.mode == "constant" and any(size[axis] is None for axis in np.flatnonzero(both)):
         sizes = sizes_cropped(b, x, np.zeros_like(found.pads))
         return cropped(b, _padded_with_its_value(b, x, found, sizes), found.pads)
     y, pads = cropped(b, x, found.pads), np.maximum(found.pads, 0)
@@ -258,15 +260,6 @@ def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
     return b.SurgeonReflectPad(
         x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
     )
-
-
-def _may_be_shorter(pads: np.ndarray, size: list[int | None]) -> bool:
-    """Whether an axis that is padded on one side may have less than is cropped on the other: then padding comes first.
-
-    `size`: the dimensions that are left, None where one is not static.
-    """
-    both = (pads > 0).any(axis=0) & (pads < 0).any(axis=0)
-    return any(size[axis] is None for axis in np.flatnonzero(both))
 
 
 def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int | None]) -> Value:

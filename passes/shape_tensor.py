@@ -101,10 +101,15 @@ class _Elements(Elements):
 
     def other(self, value: Value) -> Array:
         node, shape = require_some(value.producer), self.size(value)
-        if node.key == "Cast" and self._holds(input_of(node), value):
+        if node.key == "Cast" and (self.b.dtype(input_of(node)) in (TensorProto.INT32, self.b.dtype(value))):
             return self.of(input_of(node))
         if node.key == "Shape":
-            return self._shape(node, value, shape)
+            dims = self.b.shape(input_of(node))
+            found = self._places(value, shape)
+            for k, d in enumerate((dims or ())[slice(node.attr("start") or 0, node.attr("end"))]):
+                if isinstance(d, int):
+                    found[k] = d
+            return found
         if len(shape) <= 1 and deep_tensor(self.b.model, value) is None:
             return self._places(value, shape)
         require(node.key in ARITHMETIC, f"'{value.name}' comes from {node.op}")
@@ -115,19 +120,6 @@ class _Elements(Elements):
         static = require_some(static_sizes(self.b.shape(value)), f"'{value.name}' has no known, small size")
         require(math.prod(static) <= LARGEST, f"'{value.name}' has no known, small size")
         return static
-
-    def _holds(self, narrow: Value, wide: Value) -> bool:
-        """Whether every integer of the one type is one of the other."""
-        return self.b.dtype(narrow) in (TensorProto.INT32, self.b.dtype(wide))
-
-    def _shape(self, node: Node, value: Value, shape: tuple[int, ...]) -> np.ndarray:
-        """Static dimensions are numbers; the others are elements of the Shape."""
-        dims = self.b.shape(input_of(node))
-        found = self._places(value, shape)
-        for k, d in enumerate((dims or ())[slice(node.attr("start") or 0, node.attr("end"))]):
-            if isinstance(d, int):
-                found[k] = d
-        return found
 
     def _arithmetic(self, node: Node, value: Value) -> np.ndarray:
         """The operator on vectors: what broadcasts is written out."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Node, Stage, Value, op, require, require_some, rule, var
+from surgeon import Node, Stage, Value, op, require, require_some, rule, var
 from surgeon.ir.operators import ELEMENTWISE
 
 from ._shapes import input_of, output_of
@@ -35,7 +35,11 @@ def each(b, y):
     for size in [b.static_size(require_some(o), 1) for o in b.root.outputs]:
         part = slice(first, first + size)
         inputs = [conv.inputs[0], weights[part], *([] if bias is None else [bias[part]])]
-        made.append(_again(b, conv, inputs, between))
+        values = {output_of(conv): b.node("Conv", inputs, 1, "", conv.attrs)}
+        for node in between:
+            read = [v if v is None else values.get(v, v) for v in node.inputs]
+            values[output_of(node)] = b.node(node.op, read, 1, "", node.attrs)
+        made.append(values[input_of(b.root)])
         first += size
     return tuple(made)
 
@@ -66,12 +70,3 @@ def _computed(y: Value) -> tuple[Node, Sequence[Node]]:
 
 def _is_scalar(value: Value) -> bool:
     return value.tensor is not None and value.is_written and int(np.prod(value.tensor.dims)) == 1
-
-
-def _again(b: Builder, conv: Node, inputs: Sequence[object], between: Sequence[Node]) -> Value:
-    """The convolution with other weights, and what is computed of it."""
-    values = {output_of(conv): b.node("Conv", inputs, 1, "", conv.attrs)}
-    for node in between:
-        read = [v if v is None else values.get(v, v) for v in node.inputs]
-        values[output_of(node)] = b.node(node.op, read, 1, "", node.attrs)
-    return values[input_of(b.root)]

@@ -49,24 +49,21 @@ def normalizer(b, x):
     rank, norm, wide = b.rank(x), b.root.attr("norm"), b.typed(x, FLOAT)
     require(rank in (1, 2), "its input is neither a row nor rows")
     if norm == "L2":
-        return _by_length(b, wide, rank - 1)
+        # as ONNX Runtime does it: where a square underflows, the quotient of roots is another
+        squares = b.Mul(wide, wide)
+        total = b.ReduceSum(squares, axes=[rank - 1], keepdims=1)
+        divided = b.Mul(b.Sign(wide), b.Sqrt(b.Div(squares, total)))
+        return b.Where(b.Equal(total, 0.0), wide, divided)
     reduce, terms = (b.ReduceSum, b.Abs(wide)) if norm == "L1" else (b.ReduceMax, wide)
     size = reduce(terms, axes=[rank - 1], keepdims=1)
     return b.Div(wide, b.Where(b.Equal(size, 0.0), 1.0, size))
 
 
-def _by_length(b: Builder, x: Value, axis: int) -> Value:
-    """x divided by its length as ONNX Runtime does it: where a square underflows, the quotient of roots is another."""
-    squares = b.Mul(x, x)
-    total = b.ReduceSum(squares, axes=[axis], keepdims=1)
-    divided = b.Mul(b.Sign(x), b.Sqrt(b.Div(squares, total)))
-    return b.Where(b.Equal(total, 0.0), x, divided)
-
-
 @rule(op.Imputer(x, domain=ML), strategy="decompose")
 def imputer(b, x):
     whole = b.dtype(x) in (INT64, TensorProto.INT32)
-    filling = _list(b, "imputed_value_int64s" if whole else "imputed_value_floats")
+    _require_opset(b)
+    filling = np.asarray(b.root.attr("imputed_value_int64s" if whole else "imputed_value_floats") or [])
     require(filling.size, "it says nothing to fill gaps with")
     _require_columns(b, x, filling.size)
     gap = b.root.attr("replaced_value_int64" if whole else "replaced_value_float") or 0
@@ -176,11 +173,6 @@ def _numbers(b: Builder, name: str) -> np.ndarray:
     """A list of fp32 numbers; empty where the node has none."""
     _require_opset(b)
     return np.asarray(b.root.attr(name) or [], np.float32)
-
-
-def _list(b: Builder, name: str) -> np.ndarray:
-    _require_opset(b)
-    return np.asarray(b.root.attr(name) or [])
 
 
 def _require_opset(b: Builder) -> None:

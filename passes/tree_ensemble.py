@@ -224,13 +224,15 @@ def _newer(b: Builder) -> Forest:
     modes = [MODES[code] if code < len(MODES) else "BRANCH_MEMBER" for code in codes]
     table = np.zeros((inner + len(weights), attr("n_targets") or 1))
     table[leaves, attr("leaf_targetids")] = weights
+    # of a leaf, whose children are one, a NaN may go to `yes`
+    stated = np.asarray(b.root.attr("nodes_missing_value_tracks_true") or [0] * inner, bool)
     return Forest(
         np.asarray(attr("tree_roots")),
         _longer(features, len(yes)),
         _longer(numpy_helper.to_array(attr("nodes_splits")).reshape(-1), len(yes)),
         yes,
         no,
-        _tracks(b, inner, len(yes)),
+        np.concatenate([stated, np.ones(len(yes) - inner, bool)]),
         table,
         np.asarray(modes + ["LEAF"] * len(weights)),
     )
@@ -289,12 +291,6 @@ def _numbers(b: Builder, name: str) -> np.ndarray:
     if stated is not None:
         return numpy_helper.to_array(stated).reshape(-1)
     return np.asarray(b.root.attr(name) or [], np.float32)
-
-
-def _tracks(b: Builder, inner: int, count: int) -> np.ndarray:
-    """Whether a NaN goes to the child `yes`; of a leaf, whose children are one, it may."""
-    stated = np.asarray(b.root.attr("nodes_missing_value_tracks_true") or [0] * inner, bool)
-    return np.concatenate([stated, np.ones(count - inner, bool)])
 
 
 def _longer(array: np.ndarray, length: int) -> np.ndarray:

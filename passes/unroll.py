@@ -47,10 +47,14 @@ def loop(b):
         require(at < most(b), f"it has more than {most(b)} iterations")
         number, condition = np.full((1,) * ranks[0], at), np.full((1,) * ranks[1], True)
         following, *made = body.iterate(b, [b.constant(number), b.constant(condition), *states])
-        require(asked or _reshapes(b, states, made))
+        pairs = ((b.shape(old), b.shape(new)) for old, new in zip(states, made, strict=False))
+        require(asked or any(old is not None and new is not None and old != new for old, new in pairs))
         asked, states = True, made[: len(states)]
         rows.append([b.Unsqueeze(v, axes=[0]) for v in made[len(states) :]])
-        at, go_on = at + 1, _goes_on(b, following)
+        known = b.value(following)
+        if known is None:
+            raise Decline("whether it goes on is computed at run time")
+        at, go_on = at + 1, bool(known.reshape(-1)[0])
     return settled(b, [*states, *(b.Concat(*parts, axis=0) for parts in zip(*rows, strict=True))])
 
 
@@ -70,20 +74,6 @@ def _begins(b: Builder) -> bool | None:
     if given is None:
         return True
     return None if known is None else bool(known.reshape(-1)[0])
-
-
-def _goes_on(b: Builder, condition: Value) -> bool:
-    """Whether an iteration follows."""
-    known = b.value(condition)
-    if known is None:
-        raise Decline("whether it goes on is computed at run time")
-    return bool(known.reshape(-1)[0])
-
-
-def _reshapes(b: Builder, states: Sequence[Value], made: Sequence[Value]) -> bool:
-    """Whether an iteration returns a state in another shape than it was given, as far as both are known."""
-    pairs = ((b.shape(old), b.shape(new)) for old, new in zip(states, made, strict=False))
-    return any(old is not None and new is not None and old != new for old, new in pairs)
 
 
 # ---- Scan ------------------------------------------------------------------------------------------------------------

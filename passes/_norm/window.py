@@ -18,16 +18,6 @@ SHAPING = frozenset({"Reshape", "Expand", "Unsqueeze", "Squeeze"})
 REDUCING = frozenset({"ReduceMean", "ReduceSum", "ReduceSumSquare", "GlobalAveragePool"})
 
 
-def axes_of_the_means(b: Builder, x: Value) -> tuple[int, ...]:
-    """The axes of x over which all the means of the match are taken, in order and not negative; else declines."""
-    walk = _Walk(b, x)
-    walk.role(output_of(b.root))
-    for node in b.matched:
-        if node.key not in SHAPING and node.key not in REDUCING:
-            walk.require_that_means_fit(node)
-    return walk.axes_of_x()
-
-
 @dataclass(frozen=True)
 class _Role:
     """What a tensor of the match is to x.
@@ -224,7 +214,12 @@ def read(b: Builder, x: Value, found: dict[str, Any]) -> Normalisation:
     """
     shape = known_dims(b, x)
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
-    return Normalisation(x, shape, axes_of_the_means(b, x), affine=affine_of(found))
+    walk = _Walk(b, x)
+    walk.role(output_of(b.root))
+    for node in b.matched:
+        if node.key not in SHAPING and node.key not in REDUCING:
+            walk.require_that_means_fit(node)
+    return Normalisation(x, shape, walk.axes_of_x(), affine=affine_of(found))
 
 
 def affine_of(found: dict[str, Any]) -> tuple[tuple[str, Value], ...]:

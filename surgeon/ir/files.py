@@ -276,25 +276,21 @@ def without_data(model: ModelProto, most: int = sys.maxsize) -> ModelProto:
     onnx's checker may look at it wherever the weights are, and however many.
     """
     copy = copied(model)
-    _make_dense(copy.graph)
-    for tensor in all_tensors(copy):
-        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
-            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
-    return copy
-
-
-def _make_dense(graph: onnx.GraphProto) -> None:
-    """Put an external tensor in place of each sparse one whose parts are external: a part may not lose its elements."""
+    # a part of a sparse tensor may not lose its elements
     kept = []
-    for sparse in graph.sparse_initializer:
+    for sparse in copy.graph.sparse_initializer:
         parts = (sparse.values, sparse.indices)
         if any(part.data_location == TensorProto.EXTERNAL for part in parts):
-            graph.initializer.add(
+            copy.graph.initializer.add(
                 name=sparse.values.name, data_type=sparse.values.data_type, data_location=TensorProto.EXTERNAL
             )
         else:
             kept.append(sparse)
-    refill(graph.sparse_initializer, kept)
+    refill(copy.graph.sparse_initializer, kept)
+    for tensor in all_tensors(copy):
+        if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) > most:
+            tensor.CopyFrom(TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))
+    return copy
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -555,7 +551,12 @@ class Staged:
             if error is None and interrupted():
                 raise KeyboardInterrupt
             if error is None:
-                self._move()
+                for written, real in self._moves.items():
+                    with _told(real):
+                        written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
+                        os.replace(written, real)
+                for path in self._dropped:
+                    path.unlink(missing_ok=True)
         finally:
             for folder in self._folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -563,15 +564,6 @@ class Staged:
                 signal.signal(number, signal.SIG_DFL)
         if isinstance(error, _Ended):
             signal.raise_signal(error.number)
-
-    def _move(self) -> None:
-        """Move what was written to its places."""
-        for written, real in self._moves.items():
-            with _told(real):
-                written.chmod(real.stat().st_mode & 0o777 if real.exists() else 0o666 & ~_umask())
-                os.replace(written, real)
-        for path in self._dropped:
-            path.unlink(missing_ok=True)
 
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

@@ -156,7 +156,9 @@ class Inference:
         for parameter in unranked:
             table.take(parameter, self._declared.type_of(parameter, table, repeated=True))
         declared = [p for p in unranked if table.has_rank(p)]
-        values = _values_inside(node) if carried else []
+        values = (
+            [v for body in node.bodies for scope in scopes_of(body) for v in scope.values.values()] if carried else []
+        )
         rows = table.copy_rows(values)
         while True:
             refined = [*declared, *(s.parameter for s in carried if table.refine(s.parameter, s.shape))]
@@ -298,11 +300,6 @@ def _inferred(model: ModelProto) -> ModelProto:
         return model
 
 
-def _values_inside(node: Node) -> list[Value]:
-    """The tensors of a node's bodies, and of the bodies in them."""
-    return [v for body in node.bodies for scope in scopes_of(body) for v in scope.values.values()]
-
-
 def _reads_outside(node: Node) -> bool:
     """Whether a node in a body reads a tensor of a graph around it, of which ONNX's inference does not know there."""
     graph = node.graph
@@ -320,10 +317,5 @@ def _is_apart_from_shapes(value: Value) -> bool:
             continue
         if node.key in VALUELESS:
             return False
-        todo += _inputs(node)
+        todo += (i for i in node.inputs if i is not None)
     return True
-
-
-def _inputs(node: Node) -> Iterator[Value]:
-    """The inputs that a node is given."""
-    return (i for i in node.inputs if i is not None)

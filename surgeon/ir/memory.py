@@ -26,20 +26,16 @@ class CollectionPause:
         if not gc.isenabled():
             yield
             return
-        self._collect_in_time()
+        if self._unseen > self.most_unseen and _collections() == self._collections:
+            gc.collect()
+        if _collections() != self._collections:
+            self._unseen = 0
         gc.disable()
         try:
             yield
         finally:
             self._count_what_was_made()
             gc.enable()
-
-    def _collect_in_time(self) -> None:
-        """Collect garbage if that was not done for long."""
-        if self._unseen > self.most_unseen and _collections() == self._collections:
-            gc.collect()
-        if _collections() != self._collections:
-            self._unseen = 0
 
     def _count_what_was_made(self) -> None:
         """Move what the pause left to the oldest generation, and count it."""

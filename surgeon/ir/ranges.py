@@ -64,11 +64,6 @@ def range_of_array(array: np.ndarray) -> Range | None:
     return Range(float(wide.min()), float(wide.max()), bool((wide == np.floor(wide)).all()))
 
 
-def follows_all(node: Node) -> bool:
-    """Every node: `Ranges` leaves those that it does not know to `unknown`."""
-    return True
-
-
 class Ranges:
     """The ranges of a model's tensors.
 
@@ -80,7 +75,7 @@ class Ranges:
         self,
         model: Model,
         unknown: Callable[[Value], Range] | None = None,
-        follows: Callable[[Node], bool] = follows_all,
+        follows: Callable[[Node], bool] = lambda node: True,
     ) -> None:
         self.model = model
         self._unknown = unknown or self._of_type
@@ -148,7 +143,10 @@ class Ranges:
             return self._unknown(value)
         elem = self.model.dtype(value)
         if elem in FLOATS:
-            return _rounded(found, elem)
+            kind = helper.tensor_dtype_to_np_dtype(elem)
+            with np.errstate(over="ignore"):
+                low, high = (float(np.float64(end).astype(kind)) for end in found[:2])
+            return Range(low, high, found.whole, found.nan)
         held = range_of_type(elem)  # what is beyond it wraps around
         return found if elem and found.is_within(held.low, held.high) else self._unknown(value)
 
@@ -191,14 +189,6 @@ def _joined(parts: Sequence[Range]) -> Range | None:
         return None
     low, high = min(p.low for p in parts), max(p.high for p in parts)
     return Range(low, high, all(p.whole for p in parts), any(p.nan for p in parts))
-
-
-def _rounded(found: Range, elem: int) -> Range:
-    """The range with its ends in a type of floats: what is rounded stays between these."""
-    kind = helper.tensor_dtype_to_np_dtype(elem)
-    with np.errstate(over="ignore"):
-        low, high = (float(np.float64(end).astype(kind)) for end in found[:2])
-    return Range(low, high, found.whole, found.nan)
 
 
 def _at_ends(op: str, given: Sequence[Range]) -> Range | None:

@@ -1,6 +1,6 @@
 """Copy a model with some element types replaced: wider ones for an exact evaluation, narrower ones for a target."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from onnx import (
@@ -10,7 +10,6 @@ from onnx import (
     ModelProto,
     NodeProto,
     TensorProto,
-    ValueInfoProto,
     helper,
     numpy_helper,
 )
@@ -34,7 +33,10 @@ def retyped(model: ModelProto, kinds: Mapping[int, int]) -> ModelProto:
 def _retype(holder: GraphProto | FunctionProto, kinds: Mapping[int, int]) -> None:
     del holder.value_info[:]  # the file's types; ONNX Runtime infers the new ones
     if isinstance(holder, GraphProto):
-        _retype_infos((*holder.input, *holder.output), kinds)
+        for info in (*holder.input, *holder.output):
+            elem = info.type.tensor_type.elem_type
+            if elem in kinds:
+                info.type.tensor_type.elem_type = kinds[elem]
         for tensor in (*holder.initializer, *(sparse.values for sparse in holder.sparse_initializer)):
             _retype_tensor(tensor, kinds)
     for node in holder.node:
@@ -47,13 +49,6 @@ def _retype(holder: GraphProto | FunctionProto, kinds: Mapping[int, int]) -> Non
                 _retype(attribute.g, kinds)
             elif attribute.name in NAMING and attribute.type == AttributeProto.INT and not node.domain:
                 attribute.i = kinds.get(attribute.i, attribute.i)
-
-
-def _retype_infos(infos: Iterable[ValueInfoProto], kinds: Mapping[int, int]) -> None:
-    for info in infos:
-        elem = info.type.tensor_type.elem_type
-        if elem in kinds:
-            info.type.tensor_type.elem_type = kinds[elem]
 
 
 def _say_type(node: NodeProto) -> None:

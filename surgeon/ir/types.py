@@ -142,7 +142,11 @@ class Types:
             return value.tensor.data_type
         node = value.producer
         if node is None:
-            return self._elem_of_input(value)
+            if value.graph is self._model.graph:
+                for info in self._model.proto.graph.input:
+                    if info.name == value.name:
+                        return int(info.type.tensor_type.elem_type)
+            return self.find(value).elem
         rule = self._elem_rules.get((node.key, value.index)) if node.graph is self._model.graph else None
         if rule is None:
             if node.key == "Constant":
@@ -163,14 +167,6 @@ class Types:
             if source is not None:
                 return source
         return fixed
-
-    def _elem_of_input(self, value: Value) -> int:
-        """The element type that the file declares for an input of the model; of another scope's what is inferred."""
-        if value.graph is self._model.graph:
-            for info in self._model.proto.graph.input:
-                if info.name == value.name:
-                    return int(info.type.tensor_type.elem_type)
-        return self.find(value).elem
 
 
 def _written_type(value: Value) -> TensorType:

@@ -21,7 +21,7 @@ from surgeon.ir.definitions import by_definition
 from surgeon.ir.following import Closure, divides, readers
 from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
-from surgeon.ir.lattice import Dim, Shape
+from surgeon.ir.lattice import Dim
 from surgeon.ir.model import Model
 from surgeon.ir.operators import KEEP_ZERO, MEASURES, MOVES
 from surgeon.ir.protos import all_nodes, body_protos, copied, functions_behind, reads
@@ -182,7 +182,13 @@ class _Shared:
         if untyped is not None:
             raise Unrunnable(f"the type of '{untyped.name}' is not known")
         declared = [(self.name(v), self.model.dtype(v), self.model.shape(v)) for v in self.inputs]
-        infos = _declarations(declared)
+        # names of dimensions are numbered, so that like windows are alike
+        names = dict.fromkeys(d for _, _, shape in declared for d in shape or () if isinstance(d, str))
+        numbered: dict[Dim, Dim] = {d: f"d{k}" for k, d in enumerate(names)}
+        infos = [
+            helper.make_tensor_value_info(name, elem, None if shape is None else [numbered.get(d, d) for d in shape])
+            for name, elem, shape in declared
+        ]
         results = [onnx.ValueInfoProto(name=self.name(o)) for o in outputs]
         pair = ModelPair(
             self._side(before, infos, results, self.opsets_before),
@@ -394,16 +400,6 @@ def _reads_in_file(node: Node) -> Iterator[Value]:
     """What a node and its bodies read, as the file has them."""
     inner = (n for body in node.bodies for n in _nodes_of_file(body))
     yield from (v for n in (node, *inner) for v in n.inputs if v is not None)
-
-
-def _declarations(inputs: Sequence[tuple[str, int, Shape | None]]) -> list[onnx.ValueInfoProto]:
-    """The inputs as a file declares them. Names of dimensions are numbered, so that like windows are alike."""
-    names = dict.fromkeys(d for _, _, shape in inputs for d in shape or () if isinstance(d, str))
-    numbered: dict[Dim, Dim] = {d: f"d{k}" for k, d in enumerate(names)}
-    return [
-        helper.make_tensor_value_info(name, elem, None if shape is None else [numbered.get(d, d) for d in shape])
-        for name, elem, shape in inputs
-    ]
 
 
 def _define(model: ModelProto) -> None:

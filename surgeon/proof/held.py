@@ -188,9 +188,9 @@ class _Counts:
         if read is None or node.key not in COUNTED:
             return None
         if node.key == "Size":
-            return Range(0, self._product(read), whole=True)
+            return Range(0, math.prod(self._sizes(read)), whole=True)
         if node.key in MEASURES | LOCATES or (node.key == "TopK" and value is node.outputs[1]):
-            return Range(0, self._largest(read), whole=True)
+            return Range(0, max(self._sizes(read), default=1), whole=True)
         if node.key == "Range":
             start, limit, _ = (self.ranges.of(v) for v in node.inputs if v is not None)
             return Range(min(start.low, limit.low), max(start.high, limit.high), start.whole and limit.whole)
@@ -220,12 +220,6 @@ class _Counts:
     def _sizes(self, value: Value) -> list[int]:
         shape = self.model.shape(value)
         return [LARGEST_SIZE] if shape is None else [d if isinstance(d, int) else LARGEST_SIZE for d in shape]
-
-    def _product(self, value: Value) -> int:
-        return math.prod(self._sizes(value))
-
-    def _largest(self, value: Value) -> int:
-        return max(self._sizes(value), default=1)
 
 
 __all__ = ["too_large"]

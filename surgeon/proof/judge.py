@@ -240,7 +240,8 @@ class Judge:
         self.samples = _has(pair.before, INTERPOLATES)
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
-        self.crops = _crops(pair.before)
+        resizes = (n for n in nodes_of(pair.before) if n.op_type == "Resize")
+        self.crops = any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
         self.is_one_by_one = rounds_one_by_one(pair.before)
         self.divisors = divisors(pair)
         self.max_error = 0.0
@@ -617,12 +618,6 @@ def _has_number(array: np.ndarray) -> bool:
 def _has(model: ModelProto, operators: frozenset[str]) -> bool:
     """Whether a model has one of some operators, in its functions and bodies, too."""
     return any(n.op_type in operators for n in nodes_of(model))
-
-
-def _crops(model: ModelProto) -> bool:
-    """Whether a Resize of a model takes a part of its input."""
-    resizes = (n for n in nodes_of(model) if n.op_type == "Resize")
-    return any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
 
 
 def _by_definition(model: ModelProto, feeds: Feeds, index: int, folder: str | Path | None) -> np.ndarray | None:

@@ -412,7 +412,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
         for most, least in product(rows, (-1, 0, 1) if role == "length" else (-1, 0)):
             if most:
                 end = most + 1 if role == "length" else most
-                values = np.arange(-most if least < 0 and _is_signed(elem) else max(least, 0), end)
+                values = np.arange(-most if least < 0 and (_dtype(elem).kind == "i") else max(least, 0), end)
                 ends = values[[0, -1, *rng.integers(0, values.size, 6)]]
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
@@ -625,10 +625,6 @@ def _elements(dims: tuple[int, ...]) -> int:
 
 def _dtype(elem: int) -> np.dtype:
     return np.dtype(helper.tensor_dtype_to_np_dtype(elem))
-
-
-def _is_signed(elem: int) -> bool:
-    return _dtype(elem).kind == "i"
 
 
 def _over(a: float, b: float) -> float:

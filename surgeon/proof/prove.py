@@ -111,7 +111,12 @@ class Prover:
             if pair.met:
                 found[record] = self._verdict(pair, record.tolerance)
             elif not window.unranked:
-                found[record] = self._first_sized(pair, record.tolerance)
+                verdict = self._verdict(pair, record.tolerance)
+                for choice in small_choices(pair.inputs, pair.before):
+                    verdict = self._verdict(pair, record.tolerance, choice)
+                    if not verdict.unsized:
+                        break
+                found[record] = verdict
         return found
 
     def _met(self, window: CutWindow, runs: Sequence[Feeds]) -> ModelPair:
@@ -122,15 +127,6 @@ class Prover:
         names = [name for name, _, _ in window.pair.inputs]
         met = tuple({n: run[t.name] for n, t in zip(names, window.tensors, strict=True)} for run in runs)
         return replace(window.pair, met=met)
-
-    def _first_sized(self, pair: ModelPair, tolerance: float) -> Verdict:
-        """The verdict at the first choice of sizes with which the original runs; the last one where it never does."""
-        verdict = self._verdict(pair, tolerance)
-        for choice in small_choices(pair.inputs, pair.before):
-            verdict = self._verdict(pair, tolerance, choice)
-            if not verdict.unsized:
-                break
-        return verdict
 
     def _verdict(self, pair: ModelPair, tolerance: float, choice: SizeChoice = FIRST_CHOICE) -> Verdict:
         """The verdict on a pair: at small sizes where that settles it, else at those of the model."""

@@ -45,12 +45,8 @@ def _drops(node: NodeProto, opset: int, written: dict[str, TensorProto]) -> bool
         return False
     if opset < INFERENCE:
         return not any(a.name == "is_test" and a.i for a in node.attribute)
-    return _may_be_true(node, TRAINING, written) and not _is_zero(node, RATIO, written)
-
-
-def _may_be_true(node: NodeProto, position: int, written: dict[str, TensorProto]) -> bool:
-    given = position < len(node.input) and node.input[position]
-    return bool(given) and not _is_zero(node, position, written)
+    given = len(node.input) > TRAINING and node.input[TRAINING]
+    return (bool(given) and not _is_zero(node, TRAINING, written)) and not _is_zero(node, RATIO, written)
 
 
 def _is_zero(node: NodeProto, position: int, written: dict[str, TensorProto]) -> bool:

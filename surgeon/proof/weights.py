@@ -101,17 +101,13 @@ def _others(x: np.ndarray, source: np.ndarray) -> int | None:
         if axis is not None and x.shape[axis] * FEWEST > x.size:  # a slice of few elements has any factor
             continue
         rest = None if axis is None else tuple(k for k in range(x.ndim) if k != axis)
-        factor = _medians(ratio, rest)
+        with np.errstate(all="ignore"):
+            found = np.nanmedian(ratio, axis=rest, keepdims=True)
+        factor = np.asarray(np.nan_to_num(found))
         off = counts & ~(np.abs(x - source * factor) <= ROUNDED * np.abs(x))
         if off.sum() <= (1 - MOST_OF_THEM) * x.size:
             return int(off.sum())
     return None
-
-
-def _medians(ratio: np.ndarray, axes: tuple[int, ...] | None) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        found = np.nanmedian(ratio, axis=axes, keepdims=True)
-    return np.asarray(np.nan_to_num(found))
 
 
 __all__ = ["few_differ"]

@@ -195,7 +195,9 @@ class Builder:
             if i is not None and type(i) is not Value:
                 given[position] = self._lift(i, position, given, formal_types(op, domain, opset))
         if domain == DOMAIN:
-            self._require_type(given)
+            # the node's meaning needs the type
+            first = next((i for i in given if i is not None), None)
+            require(first is None or self.dtype(first), "the type of its input is not known")
         if written:
             self._require_exact(op, given, written)
         if opset < OPSET_WITH_BROADCASTING and op in VARIADIC and not domain:
@@ -205,11 +207,6 @@ class Builder:
         node = graph.make(op, given, written, domain, names, self.root)
         self.made.append(node)
         return node.outputs[0] if outputs == 1 else tuple(node.outputs)
-
-    def _require_type(self, inputs: Sequence[Value | None]) -> None:
-        """Decline where the first input of a node of surgeon's own has no known type: the node's meaning needs it."""
-        first = next((i for i in inputs if i is not None), None)
-        require(first is None or self.dtype(first), "the type of its input is not known")
 
     def _require_exact(self, op: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
         """Decline where a float attribute, which is of fp32, does not hold what a constant of a double tensor says."""

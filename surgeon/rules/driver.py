@@ -274,7 +274,11 @@ class Driver:
         try:
             result = _result_of(rule, builder, held)
             outputs = _outputs_of(result, held.root, rule)
-            _require_scalars(self.model, held.root, outputs)
+            # a reader that takes a scalar would see that it reads another tensor
+            for old, new in zip(held.root.outputs, outputs, strict=True):
+                if old is not None and new is not None and old is not new:
+                    why = scalars.refused(self.model, old, new)
+                    require(not why, why)
             if rule.shortens:
                 self._require_shorter(builder, rule)
             if rule.stage is Stage.LOWER and self.target.dla:
@@ -543,14 +547,6 @@ def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:
         if old is not None and new is None:
             require(not old.users and not old.is_output, f"its output '{old.name}' is read")
     return given
-
-
-def _require_scalars(model: Model, root: Node, outputs: Sequence[Value | None]) -> None:
-    """Decline where a reader that takes a scalar would see that it reads another tensor."""
-    for old, new in zip(root.outputs, outputs, strict=True):
-        if old is not None and new is not None and old is not new:
-            why = scalars.refused(model, old, new)
-            require(not why, why)
 
 
 def _standing_in(node: Node, made: Mapping[Node, Rewrite]) -> Node | None:

@@ -109,17 +109,13 @@ class Pass:
     def keeps(self) -> bool:
         """Whether the pass can leave its canonical node to the target (the strategy `keep`)."""
         lower = [r for r in self.rules if r.stage is Stage.LOWER]
-        return any(_root_domain(r) != DOMAIN for r in lower)
+        return any(next(roots(r.pattern)).domain != DOMAIN for r in lower)
 
     @property
     def strategies(self) -> list[str]:
         """Those of keep, decompose and plugin that the pass has; none for a pass that does not lower."""
         found = {r.strategy for r in self.rules if r.strategy}
         return [s for s in ("keep", *LOWERING) if s in found or (s == "keep" and self.keeps)]
-
-
-def _root_domain(rule: Rule) -> str:
-    return next(roots(rule.pattern)).domain
 
 
 def rule(

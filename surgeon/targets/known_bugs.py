@@ -51,16 +51,11 @@ def _past(node: Node | None, through: Callable[[Node], bool]) -> Node | None:
     return None
 
 
-def _moves(node: Node) -> bool:
-    """Whether a node only moves elements."""
-    return node.key in MOVES
-
-
 def _deformable(model: Model) -> Iterator[Node]:
     """GridSample of which a product with the results of a Softmax is taken."""
     for scope in model.scopes:
         for product in scope.of(["Mul"]):
-            sides = [_past(_maker(product, position), _moves) for position in (0, 1)]
+            sides = [_past(_maker(product, position), lambda node: node.key in MOVES) for position in (0, 1)]
             kinds = {None if side is None else side.op for side in sides}
             if kinds == {"GridSample", "Softmax"}:
                 yield product
@@ -79,10 +74,6 @@ def _attention(model: Model) -> Iterator[Node]:
             into = readers(made, lambda n: n.op == "Cast")
             if above is not None and above.op == "MatMul" and any(user.op == "MatMul" for user, _ in into):
                 yield softmax
-
-
-def _half_attention(model: Model) -> Iterator[Node]:
-    return (n for n in _attention(model) if dtype_of(n, 0) in HALVES)
 
 
 def _attention_of_scaled(model: Model) -> Iterator[Node]:
@@ -136,7 +127,7 @@ BUGS = (
     ),
     Bug(
         between((10, 13), (11, 2)),
-        _half_attention,
+        lambda model: (n for n in _attention(model) if dtype_of(n, 0) in HALVES),
         "attention in fp16 or bf16",
         "gave wrong numbers on sm_120 (GeForce RTX 50), where it becomes one fused kernel; fp32 was right",
         "keep its MatMul in fp32 (--keep-fp32), or mark the result of the Softmax as an output",

@@ -28,15 +28,12 @@ def why_newer(node: Node, opset: int, *, refused: bool = True) -> str | None:
     later = any(value is not None for value in node.inputs[then.max_input :])
     if later and (refused or not node.op.startswith("Reduce")):
         return f"its input {then.max_input} {came}"
-    if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or _is_over_last_axis(node):
+    rank = rank_of(node)
+    if node.key not in ("Softmax", "LogSoftmax", "Hardmax") or (
+        rank is not None and "axis" in node.attrs and node.attr("axis") in (-1, rank - 1)
+    ):
         return None
     return f"its meaning of axis {came}"
-
-
-def _is_over_last_axis(node: Node) -> bool:
-    """Whether the axis is written and the last one, where the softmaxes of every opset mean the same."""
-    rank = rank_of(node)
-    return rank is not None and "axis" in node.attrs and node.attr("axis") in (-1, rank - 1)
 
 
 def _changes_nothing(node: Node, attribute: str) -> bool:

@@ -248,7 +248,8 @@ def _asks_input(row: Row, position: int) -> Part:
             rank = rank_of(node, position)
             if rank is None or not ranks(rank):
                 return False
-        if makers is not None and not makers(_maker(node, position)):
+        value = input_of(node, position)
+        if makers is not None and not makers("" if value is None or value.producer is None else value.producer.key):
             return False
         return sizes is None or sizes(shape_of(node, position))
 
@@ -261,12 +262,6 @@ def _asks_sizes(sizes: Values | Mapping[int, Values]) -> Callable[[Shape | None]
         return lambda shape: any(map(refused, shape or ()))
     axes = {axis: _among(values) for axis, values in sizes.items()}
     return lambda shape: all(axis < len(shape or ()) and axes[axis]((shape or ())[axis]) for axis in axes)
-
-
-def _maker(node: Node, position: int) -> str:
-    """The operator that makes an input; "" where it is not a node."""
-    value = input_of(node, position)
-    return "" if value is None or value.producer is None else value.producer.key
 
 
 def _has(node: Node, name: int | str) -> bool:

@@ -253,7 +253,9 @@ class Target:
         if importer is None:
             why = self._why_unknown(node)
             return None if why is None else Unsupported(Kind.OPERATOR, why)
-        if table.lowers_to and _is_newer(node, table.lowers_to):
+        if table.lowers_to and (
+            not opset_of_definition(node.key, table.lowers_to) and bool(opset_of_definition(node.key, opset_of(node)))
+        ):
             why = f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
             return Unsupported(Kind.OPERATOR, why)
         for position in importer.constant_inputs:
@@ -392,11 +394,6 @@ def _becomes_weights(node: Node, position: int) -> bool:
     while value is not None and value.producer is not None and value.producer.key in ("Cast", "Identity"):
         value = value.producer.inputs[0]
     return is_weights(value)
-
-
-def _is_newer(node: Node, opset: int) -> bool:
-    """Whether an operator came after an opset, as far as the node's own opset knows it at all."""
-    return not opset_of_definition(node.key, opset) and bool(opset_of_definition(node.key, opset_of(node)))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

@@ -125,21 +125,17 @@ def why_not_rotated(shape: Shape | None, positions: Shape | None, cache: Shape |
         return "the size of the heads is not static"
     given = (shape[0], shape[-2] if len(shape) == 4 else shape[1])
     if positions is None:
-        return _why_other_cache(given, cache)
+        # a cache without positions has a row for each position of each example
+        if cache is None or len(cache) != 3:
+            return None
+        pairs = list(zip(given, cache[:2], strict=True))
+        if not may_match(given, cache[:2]):
+            return "the cache has other sizes than the data"
+        if all(isinstance(one, int) == isinstance(other, int) for one, other in pairs):
+            return None
+        return "of the sizes of data and cache one is static, the other is not"
     if len(positions) != 2:
         return f"positions of {len(positions)} dimensions are refused; two are taken"
     if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, positions, strict=True)):
         return None
     return "of the sizes of data and positions one is static, the other is not"
-
-
-def _why_other_cache(given: Shape, cache: Shape | None) -> str | None:
-    """Why a cache without positions, which has a row for each position of each example, is refused."""
-    if cache is None or len(cache) != 3:
-        return None
-    pairs = list(zip(given, cache[:2], strict=True))
-    if not may_match(given, cache[:2]):
-        return "the cache has other sizes than the data"
-    if all(isinstance(one, int) == isinstance(other, int) for one, other in pairs):
-        return None
-    return "of the sizes of data and cache one is static, the other is not"
