@@ -118,6 +118,11 @@ def joined(b: Builder, x: Value, axis: int) -> Value:
     return b.Reshape(x, np.asarray([0] * axis + [-1, *rest], np.int64))
 
 
+def heads_of(b: Builder, x: Value, heads: int) -> Value:
+    """[batch, positions, heads * size] as [batch, heads, positions, size]."""
+    return b.Transpose(b.Reshape(x, np.array([0, 0, heads, -1], np.int64)), perm=[0, 2, 1, 3])
+
+
 def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
     """A tensor whose dimension `start` is at `end`."""
     order = [axis for axis in range(rank) if axis != start]

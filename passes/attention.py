@@ -27,7 +27,7 @@ from onnx import TensorProto
 from surgeon import HALVES, Builder, Decline, Stage, Value, op, require, rule, var
 from surgeon.targets.conditions.attention import HEADS, attention_kernel
 
-from ._shapes import input_of, numbers_to, size
+from ._shapes import heads_of, input_of, numbers_to, size
 
 # At most every score: -inf would make NaN of a query that has no key.
 LOWEST: dict[int, float] = {
@@ -53,7 +53,7 @@ def decompose(b, q, k, v):
     require(all((b.root.attrs.get(f"{s}_window_size", -1)) < 0 for s in ("left", "right")), "it has a window")
     require(dtype in LOWEST and rank in (3, 4), "the type or the rank of the query is not known")
     if rank == 3:
-        q, k, v = (_heads(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
+        q, k, v = (heads_of(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
     heads = (
         [attr("q_num_heads"), attr("kv_num_heads")]
         if rank == 3
@@ -103,11 +103,6 @@ def decompose(b, q, k, v):
 )
 def with_booleans(b, q, k, v, mask):
     return decompose.body(b, q, k, v)
-
-
-def _heads(b: Builder, x: Value, count: int) -> Value:
-    """[batch, positions, count * size] as [batch, count, positions, size]."""
-    return b.Transpose(b.Reshape(x, np.array([0, 0, count, -1], np.int64)), perm=[0, 2, 1, 3])
 
 
 def _head_size(b: Builder, x: Value, heads: int, rank: int) -> int:

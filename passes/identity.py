@@ -24,25 +24,19 @@ from ._shapes import output_of, same_shape, same_shape_when_empty
 
 x, like = var("x"), var("like")
 
-# What holds every int8 and every uint8.
-WIDER = {
-    TensorProto.INT16,
-    TensorProto.INT32,
-    TensorProto.INT64,
-    TensorProto.FLOAT16,
-    TensorProto.FLOAT,
-    TensorProto.DOUBLE,
-}
 # Casts after which the old value can be had back.
-EXACT = {
-    TensorProto.BOOL: {TensorProto.INT8, TensorProto.UINT8, *WIDER},
-    TensorProto.INT8: WIDER,
-    TensorProto.UINT8: WIDER,
-    TensorProto.INT16: {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
-    TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.BFLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.FLOAT: {TensorProto.DOUBLE},
+EXACT: dict[int, set[int]] = {
+    TensorProto.DataType.Value(narrow): {TensorProto.DataType.Value(wide) for wide in wider.split()}
+    for narrow, wider in {
+        "BOOL": "INT8 UINT8 INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",
+        "INT8": "INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",
+        "UINT8": "INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE",
+        "INT16": "INT32 INT64 FLOAT DOUBLE",
+        "INT32": "INT64 DOUBLE",
+        "FLOAT16": "FLOAT DOUBLE",
+        "BFLOAT16": "FLOAT DOUBLE",
+        "FLOAT": "DOUBLE",
+    }.items()
 }
 END = 2**31 - 1  # exporters write a slice "to the end" as this number or a larger one
 
@@ -63,19 +57,17 @@ def identity(b, x):
     return _returns(b, x)
 
 
-@rule(op.Neg(op.Neg(x)), stage=Stage.CLEAN)
-def negated_twice(b, x):
+of_one = op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x)
+
+
+@rule(op.Neg(op.Neg(x)) | op.Expand(x, op.Shape(x)) | of_one, stage=Stage.CLEAN)
+def nothing(b, x):
     return _returns(b, x)
 
 
-@rule(op.Abs(op.Neg(x) | op.Abs(x)), stage=Stage.CLEAN)
-def without_sign(b, x):
-    return b.Abs(x)
-
-
-@rule(op.Relu(op.Relu(x)), stage=Stage.CLEAN)
-def activated_twice(b, x):
-    return b.Relu(x)
+@rule(op.Abs(op.Neg(x) | op.Abs(x)) | op.Relu(op.Relu(x)), stage=Stage.CLEAN)
+def twice(b, x):
+    return b.again([x])
 
 
 @rule(op.Dropout(x, ...), stage=Stage.CLEAN)
@@ -137,11 +129,6 @@ def expand(b, x):
     return _returns(b, x)
 
 
-@rule(op.Expand(x, op.Shape(x)), stage=Stage.CLEAN)
-def expand_to_itself(b, x):
-    return _returns(b, x)
-
-
 @rule(op.Slice(x, const("starts"), const("ends"), ...), stage=Stage.CLEAN)
 def slice_all(b, x, starts, ends):
     steps = b.value(b.root.inputs[4]) if len(b.root.inputs) > 4 and b.root.inputs[4] is not None else 1
@@ -161,11 +148,6 @@ def pad(b, x, pads):
 @rule(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
 def tile(b, x, repeats):
     require(_all(repeats, 1))
-    return _returns(b, x)
-
-
-@rule(op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x), stage=Stage.CLEAN)
-def alone(b, x):
     return _returns(b, x)
 
 

@@ -54,6 +54,7 @@ from surgeon.ir.model import Model
 from surgeon.rules.dimensions import bare
 from surgeon.targets.condition import dtype_name
 
+from ._norm.spelling import maybe_cast
 from ._shapes import no_larger, output_of
 
 OPTIONS = ("repair_eps",)
@@ -66,11 +67,6 @@ x = var("x")
 
 
 # ---- patterns --------------------------------------------------------------------------------------------------------
-
-
-def maybe_cast(p: Pattern) -> Pattern:
-    """`p`, or a Cast of it."""
-    return p | op.Cast(p)
 
 
 def seen_through(p: Pattern) -> Pattern:
@@ -88,17 +84,14 @@ def number(name: str) -> Pattern:
 
 
 def root(p: Pattern) -> Pattern:
-    """The square root of `p`."""
     return op.Sqrt(p) | op.Pow(p, 0.5)
 
 
 def floored(p: Pattern, name: str) -> Pattern:
-    """`p`, or a constant where that is larger."""
     return op.Clip(p, number(name)) | op.Max(p, number(name))
 
 
 def inverse_of(p: Pattern) -> Pattern:
-    """1 / p."""
     return op.Reciprocal(p) | op.Div(1, p) | op.Pow(p, -1)
 
 
@@ -176,7 +169,8 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     require(b.value(x) is None, "it normalises a constant, which `fold` computes")
     dtype, out = b.dtype(x), b.dtype(output_of(b.root))
     require(dtype in WIDTH and out in WIDTH, "the type is not known, or not a floating-point type")
-    require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
+    if equation is None:
+        require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
     axis = int(axes.reshape(-1)[0]) if equation is None else _summed_axis(equation)
     _require_types(b, dtype)
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))

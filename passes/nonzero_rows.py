@@ -54,14 +54,18 @@ def write(b, data, places, updates):
     if reduction != "none":
         written = taken.filled(written, of_updates, REDUCTIONS[reduction])
     at, target = taken.again(places), data
-    # TensorRT supports no more positions than rows
-    most, count = (b.shape(data) or [None] * (along + 1))[along], (b.shape(at) or [None] * (along + 1))[along]
-    if b.root.op == "ScatterElements" and not (isinstance(most, int) and isinstance(count, int) and count <= most):
+    if b.root.op == "ScatterElements" and not _is_room(b, data, at, along):
         target, at = _with_room(b, data, at, written, along)
     made = b.again([target, at, written])
     if target is not data:
         made = b.Slice(made, [0], vector_of(b, [size(b, data, along)]), [along])
     return made if reduction != "none" else b.Where(b.Greater(taken.count, 0), made, data)
+
+
+def _is_room(b: Builder, data: Value, places: Value, axis: int) -> bool:
+    """Whether there are no more positions than rows: TensorRT supports no other indices."""
+    most, count = (b.shape(data) or [None] * (axis + 1))[axis], (b.shape(places) or [None] * (axis + 1))[axis]
+    return isinstance(most, int) and isinstance(count, int) and count <= most
 
 
 def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int) -> tuple[Value, Value]:

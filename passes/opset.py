@@ -94,16 +94,11 @@ def _expand(r: Reading) -> Plan | None:
     return None
 
 
-def _greater_or_equal(r: Reading) -> Plan | None:
+def _or_equal(r: Reading) -> Plan | None:
     if r.after is not None:
         return None
-    return lambda b: b.Or(b.Greater(r.data, r.input(1)), b.Equal(r.data, r.input(1)))
-
-
-def _less_or_equal(r: Reading) -> Plan | None:
-    if r.after is not None:
-        return None
-    return lambda b: b.Or(b.Less(r.data, r.input(1)), b.Equal(r.data, r.input(1)))
+    inputs = [r.data, r.input(1)]
+    return lambda b: b.Or(b.node(r.node.op.removesuffix("OrEqual"), inputs, 1, "", {}), b.Equal(*inputs))
 
 
 def _constant(r: Reading) -> Plan | None:
@@ -262,10 +257,10 @@ STEPS: dict[str, Callable[[Reading], Plan | None]] = {
     "Constant": _constant,
     "Dropout": _dropout,
     "Expand": _expand,
-    "GreaterOrEqual": _greater_or_equal,
+    "GreaterOrEqual": _or_equal,
     "GridSample": _grid_sample,
     "Hardmax": _softmax,
-    "LessOrEqual": _less_or_equal,
+    "LessOrEqual": _or_equal,
     "LogSoftmax": _softmax,
     "Mod": _mod,
     "Pad": _pad,

@@ -43,13 +43,16 @@ Price     ONNX Runtime on one thread: Softmax of [1000] 3 nodes, 0.006 ms next t
           steps over [64] takes 0.006 ms either way. Pooling of [1,64,56,56] takes 0.04 ms either way.
 """
 
+from functools import reduce
+from operator import or_
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, TypeProto
 
-from surgeon import HALVES, Builder, Value, attr, const, op, require, require_some, rule, var
+from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rule, var
+from surgeon.ir.operators import REDUCES
 from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input
@@ -233,14 +236,12 @@ def mean_in_fp32(b, x):
     return in_fp32(b)
 
 
-@rule(op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector), strategy="decompose")
-def softmax(b, x):
+softmaxes = op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector)
+
+
+@rule(softmaxes | op.ArgMax(vector) | op.ArgMin(vector), strategy="decompose")
+def of_vector(b, x):
     require(b.target.imports(b.root.op))
-    return b.Squeeze(b.again([b.Unsqueeze(x, axes=[0])], axis=1), axes=[0])
-
-
-@rule(op.ArgMax(vector) | op.ArgMin(vector), strategy="decompose")
-def arg_of_vector(b, x):
     return b.Squeeze(b.again([b.Unsqueeze(x, axes=[0])], axis=1), axes=[0])
 
 
@@ -279,29 +280,13 @@ def named_input(b, x):
     return b.Identity(x)
 
 
-@rule(
-    op.ReduceL1(x, noop_with_empty_axes=1) | op.ReduceL2(x, noop_with_empty_axes=1)
-    | op.ReduceLogSum(x, noop_with_empty_axes=1) | op.ReduceLogSumExp(x, noop_with_empty_axes=1)
-    | op.ReduceMax(x, noop_with_empty_axes=1) | op.ReduceMean(x, noop_with_empty_axes=1)
-    | op.ReduceMin(x, noop_with_empty_axes=1) | op.ReduceProd(x, noop_with_empty_axes=1)
-    | op.ReduceSum(x, noop_with_empty_axes=1) | op.ReduceSumSquare(x, noop_with_empty_axes=1),
-    strategy="decompose",
-)  # fmt: skip
+def any_reduce(*inputs: Any, **attrs: Any) -> Pattern:
+    """Any Reduce operator of these inputs and attributes."""
+    return reduce(or_, (getattr(op, name)(*inputs, **attrs) for name in sorted(REDUCES)))
+
+
+@rule(any_reduce(x, noop_with_empty_axes=1) | any_reduce(var("x", rank=0), ...), strategy="decompose")
 def reduce_nothing(b, x):
-    return over_nothing(b, b.root.op, x)
-
-
-number = var("x", rank=0)
-
-
-@rule(
-    op.ReduceL1(number, ...) | op.ReduceL2(number, ...) | op.ReduceLogSum(number, ...)
-    | op.ReduceLogSumExp(number, ...) | op.ReduceMax(number, ...) | op.ReduceMean(number, ...)
-    | op.ReduceMin(number, ...) | op.ReduceProd(number, ...) | op.ReduceSum(number, ...)
-    | op.ReduceSumSquare(number, ...),
-    strategy="decompose",
-)  # fmt: skip
-def reduce_number(b, x):
     return over_nothing(b, b.root.op, x)
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Decline, Value, require
 
-from .._shapes import numbers_to, size
+from .._shapes import heads_of, numbers_to, size
 from .table import FLOAT, Result, asks_for, body, given, in_place, inputs_of, needed, plus, setting, sizes
 
 LOWEST: dict[int, float] = {
@@ -60,11 +60,6 @@ def projected_attention(
         present = b.Concat(b.Unsqueeze(k, axes=[0]), b.Unsqueeze(v, axes=[0]), axis=0)
     y, _ = attended(b, Heads(q, k, v, hidden[0] // heads), mask, added)
     return in_place(b, y, present)
-
-
-def heads_of(b: Builder, x: Value, heads: int) -> Value:
-    """[batch, positions, heads * size] as [batch, heads, positions, size]."""
-    return b.Transpose(b.Reshape(x, sizes(0, 0, heads, -1)), perm=[0, 2, 1, 3])
 
 
 def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) -> tuple[Value, Value]:

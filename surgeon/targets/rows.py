@@ -248,9 +248,10 @@ def _asks_input(row: Row, position: int) -> Part:
             rank = rank_of(node, position)
             if rank is None or not ranks(rank):
                 return False
-        value = input_of(node, position)
-        if makers is not None and not makers("" if value is None or value.producer is None else value.producer.key):
-            return False
+        if makers is not None:
+            value = input_of(node, position)
+            if not makers("" if value is None or value.producer is None else value.producer.key):
+                return False
         return sizes is None or sizes(shape_of(node, position))
 
     return asks
