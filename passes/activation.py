@@ -73,7 +73,7 @@ def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
 
 @rule(
     op.Where(op.Greater(x, alpha) | op.Less(alpha, x), x, 0)
-    | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x),
+    | op.Where(op.LessOrEqual(x, alpha) | op.GreaterOrEqual(alpha, x), 0, x)
 )
 def thresholded_relu(b, x, alpha):
     require(alpha.ndim == 0, "alpha is not a single number")

@@ -17,13 +17,12 @@ Price     With zeros between, the products of as many more positions as the stri
 An output_shape is of use only where the spatial sizes are static.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Node, Value, op, require, rule, var
+from surgeon import Builder, Value, op, require, rule, var
 from surgeon.targets.conditions.convolutions import deconvolution_padding
 
 from ._in_fp32 import in_fp32
@@ -42,7 +41,13 @@ def decompose(b, x, weight):
         del attrs["auto_pad"]
     if auto == "NOTSET" and "output_shape" in attrs:
         del attrs["output_shape"]
-        attrs |= _pads(node, attrs.pop("output_padding", [0] * (rank - 2)))
+        # ONNX cuts the larger half at the beginning
+        totals = deconvolution_padding(node)
+        require(totals is not None, "output_shape needs static sizes")
+        assert totals is not None
+        begin, end = [max(t - t // 2, 0) for t in totals], [max(t // 2, 0) for t in totals]
+        padding = [m + max(-t, 0) for m, t in zip(attrs.pop("output_padding", [0] * (rank - 2)), totals, strict=True)]
+        attrs |= {"pads": [*begin, *end], **({"output_padding": padding} if any(padding) else {})}
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     found = _taken(b, x, weight, bias, attrs)
     if found is not None:
@@ -93,14 +98,3 @@ def _with_zeros_between(b: Builder, x: Value, attrs: dict[str, Any], auto: str) 
     ones = b.constant(np.ones([channels, 1, *[1] * len(strides)]), b.dtype(x))
     spread = b.ConvTranspose(x, ones, group=channels, strides=strides, **zeros_behind)
     return spread, {name: v for name, v in attrs.items() if name not in ("strides", "output_padding")}
-
-
-def _pads(node: Node, more: Sequence[int]) -> dict[str, list[int]]:
-    """The attributes pads and output_padding that mean the same as output_shape:
-    ONNX cuts the larger half at the beginning."""
-    totals = deconvolution_padding(node)
-    require(totals is not None, "output_shape needs static sizes")
-    assert totals is not None
-    begin, end = [max(t - t // 2, 0) for t in totals], [max(t // 2, 0) for t in totals]
-    padding = [m + max(-t, 0) for m, t in zip(more, totals, strict=True)]
-    return {"pads": [*begin, *end], **({"output_padding": padding} if any(padding) else {})}

@@ -12,7 +12,7 @@ that is static.
 
 import numpy as np
 
-from surgeon import Builder, Value, attr, const, op, require, rule, var
+from surgeon import attr, const, op, require, rule, var
 
 LONGEST = 1024  # positions
 
@@ -30,16 +30,11 @@ def decompose(b, x, axis, exclusive, reverse):
         counts = counts.T if reverse else counts
         mask = counts.reshape(length, length, *[1] * (len(shape) - at - 1))
     else:
-        mask = _computed(b, x, at, len(shape), exclusive, reverse)
+        places = b.Range(np.asarray(0), b.Gather(b.Shape(x), np.asarray(at)), np.asarray(1))
+        behind = list(range(1, len(shape) - at))
+        made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))
+        if reverse:
+            made, counted = counted, made
+        mask = b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))
     one = b.constant(np.asarray(1), b.dtype(x))
     return b.ReduceProd(b.Where(mask, b.Unsqueeze(x, axes=[at]), one), axes=[at + 1], keepdims=0)
-
-
-def _computed(b: Builder, x: Value, at: int, rank: int, exclusive: int, reverse: int) -> Value:
-    """Which positions count for each, along an axis whose length is not static."""
-    places = b.Range(np.asarray(0), b.Gather(b.Shape(x), np.asarray(at)), np.asarray(1))
-    behind = list(range(1, rank - at))
-    made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))
-    if reverse:
-        made, counted = counted, made
-    return b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))

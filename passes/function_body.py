@@ -68,7 +68,10 @@ def write_out(b):
     require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
     require(not any(0 in (b.shape(v) or ()) for v in node.inputs if v is not None), "an input has no elements")
     function = _body(node, b.opset)
-    changed = _changed(function, b.opset)
+    # the builder writes what moved from an attribute to an input, but not inside the bodies of a Loop or a Scan
+    looped = FunctionProto(node=(n for n in function.node if n.op_type in ("Loop", "Scan")))
+    inside = {n.op_type for n in all_nodes(looped)}
+    changed = [op for op in changed_operators(function, b.opset) if op not in MOVED or op in inside]
     require(not changed, f"{', '.join(changed)} of its body is another operator at opset {b.opset}")
     _declare(function, b.opset)
     tensors = {f"in{k}": v for k, v in enumerate(node.inputs) if v is not None}
@@ -118,16 +121,6 @@ def _declare(function: FunctionProto, opset: int) -> None:
     kept = [o for o in function.opset_import if o.domain not in ONNX]
     del function.opset_import[:]
     function.opset_import.extend([*kept, helper.make_opsetid("", opset)])
-
-
-def _changed(function: FunctionProto, opset: int) -> list[str]:
-    """The operators of a body that mean something else at an opset, and that the builder does not write for it.
-
-    It writes what moved from an attribute to an input, but not inside the bodies of a Loop or a Scan.
-    """
-    looped = FunctionProto(node=(n for n in function.node if n.op_type in ("Loop", "Scan")))
-    inside = {n.op_type for n in all_nodes(looped)}
-    return [op for op in changed_operators(function, opset) if op not in MOVED or op in inside]
 
 
 def _type(node: Node, value: Value | None) -> TypeProto:

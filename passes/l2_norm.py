@@ -172,7 +172,11 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     if equation is None:
         require(axes.size == 1, f"one axis expected, got {axes.reshape(-1).tolist()}")
     axis = int(axes.reshape(-1)[0]) if equation is None else _summed_axis(equation)
-    _require_types(b, dtype)
+    for node in b.matched:
+        if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
+            inner = b.dtype(output_of(node))
+            fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
+            require(fits, f"it computes in {dtype_name(inner)} what is {dtype_name(dtype)}")
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
     one = one if fill is None else numpy_helper.to_array(fill)
     mode, epsilon = _epsilon(b, epsilons) if one is None else _without_zero(b, x, axis, one, epsilons)
@@ -210,7 +214,7 @@ island = op.Cast(x)
         op.L2Norm(island, domain="surgeon", **attributes)
         | op.L2Norm(island, var("weight"), domain="surgeon", **attributes),
         to=attr("to"),
-    ),
+    )
 )
 def in_an_island(b, x, to, weight=None, **attributes):
     """The casts of an fp32 island are part of the meaning of a half-precision L2Norm."""
@@ -251,15 +255,6 @@ def _summed_axis(equation: str) -> int:
 def _reduction(b: Builder) -> Node:
     """The node of the match that sums."""
     return next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
-
-
-def _require_types(b: Builder, dtype: int) -> None:
-    """Decline where a tensor on the way is of a narrower type than x."""
-    for node in b.matched:
-        if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
-            inner = b.dtype(output_of(node))
-            fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
-            require(fits, f"it computes in {dtype_name(inner)} what is {dtype_name(dtype)}")
 
 
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:

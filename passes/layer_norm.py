@@ -53,10 +53,7 @@ def fuse(b, x, **found):
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
     parts = merged(b, n, n.axes, dtype, weights=True)
     outer = outer_part(found)
-    require(
-        parts is not None or outer is None,
-        f"the {outer} varies along other axes than those of the means",
-    )
+    require(parts is not None or outer is None, f"the {outer} varies along other axes than those of the means")
     scale, shift = parts or (np.full(1, n.factor), np.zeros(1))
     require(
         len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),

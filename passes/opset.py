@@ -341,22 +341,17 @@ def _plan(r: Reading) -> Plan | None:
     plan = special(r) if special is not None else None
     if plan is not None and r.changed:
         for op in WRITES.get(r.node.op, (r.node.op,)):
-            _require_types(r, op)
+            spec = schema(op, "", r.opset)
+            if spec is None:
+                raise Refused(f"{op} is not in opset {r.opset}")
+            name = type_name(r.kind(r.input(0)))
+            if not takes(spec, spec.inputs[0], name):
+                raise Refused(f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
     if plan is not None or not r.changed:
         return plan
     if r.after is None:
         raise Refused(f"{r.node.op} came with opset {first_opset(r.node.op)}")
     return _respelled(r, r.after)
-
-
-def _require_types(r: Reading, op: str) -> None:
-    """Refuse where the operator that a step writes does not take the node's tensors at the older opset."""
-    spec = schema(op, "", r.opset)
-    if spec is None:
-        raise Refused(f"{op} is not in opset {r.opset}")
-    name = type_name(r.kind(r.input(0)))
-    if not takes(spec, spec.inputs[0], name):
-        raise Refused(f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
 
 
 def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:

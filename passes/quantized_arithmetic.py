@@ -243,7 +243,11 @@ def _factor(b: Builder, w: Value, zero: Value | None, matrix: bool) -> tuple[Val
     """(the weights less their zero point, as fp32; the largest sum of their amounts over what is added up)."""
     array, shift = b.value(w), np.zeros((), np.int32) if zero is None else b.value(zero)
     if array is None or shift is None:
-        return _computed(b, w, zero, matrix), largest(b, w, zero) * _added(b, w, matrix)
+        shape = b.shape(w) or ()
+        added = shape[1:] if not matrix else shape[-2:-1] if len(shape) > 1 else shape
+        if not added or not all(isinstance(d, int) for d in added):
+            raise Decline("how many products are added up is not known")
+        return _computed(b, w, zero, matrix), largest(b, w, zero) * math.prod(int(d) for d in added if d is not None)
     pairs = zip(reversed(shift.shape), reversed(array.shape), strict=False)
     along = all(one in (1, n) for one, n in pairs) if matrix else array.ndim and shift.shape == array.shape[:1]
     require(shift.size == 1 or along, "its zero point is not one for each column or filter")
@@ -262,15 +266,6 @@ def _computed(b: Builder, w: Value, zero: Value | None, matrix: bool) -> Value:
     if not matrix and b.shape(shift) not in SINGLE:
         shift = b.Reshape(shift, np.array([-1, *[1] * (b.known_rank(w) - 1)], np.int64))
     return without_zero(b, w, shift)
-
-
-def _added(b: Builder, w: Value, matrix: bool) -> int:
-    """How many products are added up."""
-    shape = b.shape(w) or ()
-    added = shape[1:] if not matrix else shape[-2:-1] if len(shape) > 1 else shape
-    if not added or not all(isinstance(d, int) for d in added):
-        raise Decline("how many products are added up is not known")
-    return math.prod(int(d) for d in added if d is not None)
 
 
 def _operand(b: Builder, x: Value, zero: Value | None) -> Value:

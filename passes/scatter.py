@@ -74,9 +74,7 @@ def decompose_nd(b, data, indices, updates, reduction):
     strides = [product_of(b, sizes[axis + 1 : depth]) for axis in range(depth)]
     count = math.prod(given[:-1]) if all(isinstance(d, int) for d in given) else -1
     place = b.ReduceSum(
-        b.Mul(nonnegative(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)),
-        axes=[-1],
-        keepdims=0,
+        b.Mul(nonnegative(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
     )
     places = numbers_below(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
     there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
@@ -95,8 +93,7 @@ def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> V
     dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
     there = b.Equal(
-        b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at]),
-        numbers_below(b, rows, dtype, behind=behind),
+        b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at]), numbers_below(b, rows, dtype, behind=behind)
     )
     numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
     last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)

@@ -123,7 +123,16 @@ def _activated(b: Builder, x: Value) -> Value:
     kind = setting(b, "activation_type", b"relu")
     kind = kind.decode() if isinstance(kind, bytes) else kind
     if kind == "swiglu":
-        return _gated(b, x)
+        # gates and numbers in turn: gate * Sigmoid(alpha * gate) * (number + beta)
+        require(b.root.attr("swiglu_fusion") == 1, "its gates are not between its numbers")
+        require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off after its gate")
+        gate, number = (b.Slice(x, sizes(k), sizes(np.iinfo(np.int64).max), sizes(-1), sizes(2)) for k in (0, 1))
+        limit = setting(b, "swiglu_limit", None)
+        if limit is not None:
+            gate, number = b.Min(gate, float(limit)), b.Min(b.Max(number, -float(limit)), float(limit))
+        alpha, beta = (float(b.root.attr(f"activation_{name}")) for name in ("alpha", "beta"))
+        opened = b.Mul(gate, b.Sigmoid(b.Mul(gate, alpha)))
+        return cast(Value, b.Mul(opened, b.Add(number, beta)))
     bodies = {
         "gelu": lambda: fast_gelu(b, x),
         "identity": lambda: x,
@@ -132,19 +141,6 @@ def _activated(b: Builder, x: Value) -> Value:
     }
     require(kind in bodies, f"its activation is {kind}")
     return cast(Value, bodies[kind]())
-
-
-def _gated(b: Builder, x: Value) -> Value:
-    """Gates and numbers in turn: gate * Sigmoid(alpha * gate) * (number + beta)."""
-    require(b.root.attr("swiglu_fusion") == 1, "its gates are not between its numbers")
-    require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off after its gate")
-    gate, number = (b.Slice(x, sizes(k), sizes(np.iinfo(np.int64).max), sizes(-1), sizes(2)) for k in (0, 1))
-    limit = setting(b, "swiglu_limit", None)
-    if limit is not None:
-        gate, number = b.Min(gate, float(limit)), b.Min(b.Max(number, -float(limit)), float(limit))
-    alpha, beta = (float(b.root.attr(f"activation_{name}")) for name in ("alpha", "beta"))
-    opened = b.Mul(gate, b.Sigmoid(b.Mul(gate, alpha)))
-    return cast(Value, b.Mul(opened, b.Add(number, beta)))
 
 
 # The numbers that the sixteen codes of four bits stand for, as bitsandbytes has them.

@@ -68,7 +68,9 @@ class _Walk:
         if node.key in SHAPING:
             return self._role_of_shaped(node, value, first)
         if node.key == "Cast" and first.kind == "reduced":
-            self._require_type(value)
+            own, given = self.b.dtype(self.x), self.b.dtype(value)
+            wider = given in FLOATS and (given == TensorProto.DOUBLE or given == TensorProto.FLOAT and own in HALVES)
+            require(given == own or wider, "a mean or a variance is cast to a narrower type")
         roles = [self.role(i) for i in node.inputs]
         for role in roles:
             if role.kind == "full":
@@ -102,12 +104,6 @@ class _Walk:
         pairs = zip(reversed(given), reversed(wanted), strict=False)
         grows = any(isinstance(w, int) and w != 1 and not isinstance(g, int) for g, w in pairs)
         require(not grows, "it cannot be shown that Expand makes a mean no larger than the input")
-
-    def _require_type(self, value: Value) -> None:
-        """Decline where a statistic is cast to another type than that of x or a wider one."""
-        own, given = self.b.dtype(self.x), self.b.dtype(value)
-        wider = given in FLOATS and (given == TensorProto.DOUBLE or given == TensorProto.FLOAT and own in HALVES)
-        require(given == own or wider, "a mean or a variance is cast to a narrower type")
 
     def _reduced_axes(self, node: Node, layout: Value) -> tuple[int, ...]:
         rank = len(self._dims(layout))

@@ -367,12 +367,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "alpha=1.0 beta=1.0 transA=0 transB=0 fused_activation activation_alpha activation_beta activation_gamma",
         _as("Gemm", 0, 1, 2),
     ),
-    "FusedMatMul": (
-        "A:T B:T",
-        "Y:T",
-        "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0",
-        _fused_matmul,
-    ),
+    "FusedMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0", _fused_matmul),
     "GatherBlockQuantized": (
         "data:Q indices:I scales:T zero_points?:Q",
         "output:T",
@@ -393,12 +388,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         _grouped,
     ),
     "Inverse": ("X:T", "Y:T", "", _like(0)),
-    "MatMulBnb4": (
-        "A:T B:Q absmax:T",
-        "Y:T",
-        "K N block_size quant_type training_mode=0 transB=1",
-        _bnb4,
-    ),
+    "MatMulBnb4": ("A:T B:Q absmax:T", "Y:T", "K N block_size quant_type training_mode=0 transB=1", _bnb4),
     "MatMulIntegerToFloat": (
         "A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T",
         "Y:T",
@@ -486,12 +476,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         "channels_last=0",
         _channels_last("GlobalAveragePool"),
     ),
-    "QLinearLeakyRelu": (
-        "X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T",
-        "Y:T",
-        "alpha=0.01",
-        _like(0),
-    ),
+    "QLinearLeakyRelu": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "alpha=0.01", _like(0)),
     "QLinearMul": (
         "A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T",
         "C:T",
@@ -505,12 +490,7 @@ TABLE: dict[str, tuple[str, str, str, Infer]] = {
         _as("ReduceMean", 0, opset=13, quantized=True),
     ),
     "QLinearSigmoid": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "", _like(0)),
-    "QLinearSoftmax": (
-        "X:T X_scale:F x_zero_point?:T y_scale:F y_zero_point:T",
-        "Y:T",
-        "axis=-1 opset",
-        _like(0),
-    ),
+    "QLinearSoftmax": ("X:T X_scale:F x_zero_point?:T y_scale:F y_zero_point:T", "Y:T", "axis=-1 opset", _like(0)),
     "QLinearWhere": (
         "condition:B X:T x_scale:F x_zero_point:T Y:T y_scale:F y_zero_point:T z_scale:F z_zero_point:T",
         "Z:T",

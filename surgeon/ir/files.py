@@ -90,7 +90,16 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
     if not model.HasField("graph"):
         raise ModelError(f"'{path}' holds no graph: it is not an ONNX model, or was cut off while being written.")
     _check_names(model, path)
-    _check_types(model.graph, path)
+    known = set(TensorProto.DataType.values())
+    of_weights = {t.data_type for t in model.graph.initializer}
+    types = [(t.name, t.data_type) for t in model.graph.initializer] if of_weights - known else []
+    types += [(i.name, i.type.tensor_type.elem_type) for i in (*model.graph.input, *model.graph.output)]
+    for name, number in types:
+        if number not in known:
+            raise ModelError(
+                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does "
+                "not know. Upgrade onnx, or export again."
+            )
     check_calls(model)
     files = [path]
     if _EXTERNAL not in data:
@@ -156,19 +165,6 @@ def content(path: Path) -> bytes:
         raise ModelError(f"'{path}' cannot be read: {(error.strerror or str(error)).lower()}.") from None
     guard.count(path, len(data))
     return data
-
-
-def _check_types(graph: onnx.GraphProto, path: Path) -> None:
-    known = set(TensorProto.DataType.values())
-    of_weights = {t.data_type for t in graph.initializer}
-    types = [(t.name, t.data_type) for t in graph.initializer] if of_weights - known else []
-    types += [(i.name, i.type.tensor_type.elem_type) for i in (*graph.input, *graph.output)]
-    for name, number in types:
-        if number not in known:
-            raise ModelError(
-                f"the tensor '{name}' of '{path}' has a type (number {number}) that the installed onnx package does "
-                "not know. Upgrade onnx, or export again."
-            )
 
 
 def as_text(path: str | os.PathLike[str]) -> str:

@@ -34,16 +34,12 @@ class CollectionPause:
         try:
             yield
         finally:
-            self._count_what_was_made()
+            if not gc.get_freeze_count():  # what somebody else froze stays frozen
+                self._unseen += gc.get_count()[0]
+                gc.freeze()
+                gc.unfreeze()
+            self._collections = _collections()
             gc.enable()
-
-    def _count_what_was_made(self) -> None:
-        """Move what the pause left to the oldest generation, and count it."""
-        if not gc.get_freeze_count():  # what somebody else froze stays frozen
-            self._unseen += gc.get_count()[0]
-            gc.freeze()
-            gc.unfreeze()
-        self._collections = _collections()
 
 
 def _collections() -> int:

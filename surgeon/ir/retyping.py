@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    helper,
-    numpy_helper,
-)
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.protos import copied, holders
 

@@ -79,8 +79,8 @@ class Cutter:
         self.model = model
         self.fixed = fixed
         self._present = present
-        self._originals = originals
-        self._from_shapes = Closure(_is_from_shapes)
+        self.originals = originals
+        self.from_shapes = Closure(_is_from_shapes)
 
     def cut(self, record: Rewrite) -> CutWindow | None:
         """The rewrite's window; None where it has no outputs, since what went was read by nobody.
@@ -105,14 +105,6 @@ class Cutter:
     def read_now(self, value: Value) -> Value:
         """The tensor that the readers of another one read now."""
         return self._present(value) or value
-
-    def producer_in_file(self, value: Value) -> Node | None:
-        """The node that made a tensor in the file."""
-        return self._originals.get(value, value.producer)
-
-    def follows_from_shapes(self, value: Value) -> bool:
-        """Whether a tensor follows from constants and from the *shapes* of other tensors alone."""
-        return self._from_shapes.holds(value)
 
     def is_divided_by(self, value: Value) -> bool:
         """Whether a Reciprocal or a Div may make an infinity of a zero of a tensor, directly or after a few nodes."""
@@ -172,7 +164,7 @@ class _Shared:
             return False
         node = value.producer or producer
         if node not in self.cone:
-            self.cone[node] = self.room > 0 and self.cutter.follows_from_shapes(value)
+            self.cone[node] = self.room > 0 and self.cutter.from_shapes.holds(value)
             self.room -= self.cone[node]
         return self.cone[node]
 
@@ -342,7 +334,7 @@ class _Before(_CutSide):
 
     def _producer(self, value: Value) -> Node | None:
         if self.shared.is_lowered:
-            return self.shared.cutter.producer_in_file(value)
+            return self.shared.cutter.originals.get(value, value.producer)
         return value.producer
 
     def _nodes_in(self, body: Graph) -> Iterable[Node]:

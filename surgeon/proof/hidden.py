@@ -12,17 +12,7 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto
 
-from surgeon.ir.operators import (
-    BROADCASTS,
-    ELEMENTWISE,
-    EXACT,
-    FILLS,
-    INTERPOLATES,
-    MEASURES,
-    MOVES,
-    PICKS,
-    ROUNDS,
-)
+from surgeon.ir.operators import BROADCASTS, ELEMENTWISE, EXACT, FILLS, INTERPOLATES, MEASURES, MOVES, PICKS, ROUNDS
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import NOT_FINITE

@@ -316,7 +316,8 @@ class Judge:
             for kind, feeds in probes:
                 if kind == "breakpoint" and self.samples:
                     break
-                if not budget.allows(self._cost(window, roomy), left):
+                # a small input may be expanded to a large output
+                if not budget.allows(max(window.cost(roomy), self.made // OUTPUT_IS_CHEAP), left):
                     break
                 verdict, runs = self._probe(kind, feeds)
                 if verdict is not None:
@@ -357,10 +358,6 @@ class Judge:
     def _divisible(self, feeds: Feeds) -> Feeds:
         """The inputs without a divisor of 0."""
         return {**feeds, **{name: without_zero(feeds[name]) for name in self.divisors & feeds.keys()}}
-
-    def _cost(self, window: Window, sized: Sequence[SizedInput]) -> int:
-        """What a run takes, in elements: a small input may be expanded to a large output."""
-        return max(window.cost(sized), self.made // OUTPUT_IS_CHEAP)
 
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
         """Whether a side runs."""
@@ -579,10 +576,7 @@ class Judge:
     def _strays(self, trial: JudgedRun, index: int) -> str:
         """What to add to a verdict where ONNX Runtime itself strays from ONNX: old ones have wrong kernels."""
         equality = trial.equality(index)
-        sides = (
-            (self.before, trial.expected, "the original"),
-            (self.after, trial.results, "the rewritten window"),
-        )
+        sides = ((self.before, trial.expected, "the original"), (self.after, trial.results, "the rewritten window"))
         return "".join(
             _stray(runner, trial.feeds, index, results[index], side, equality) for runner, results, side in sides
         )

@@ -79,14 +79,7 @@ def refused(
         return ""
     if why and Load(with_functions(original()), folder).answer() == "":
         return why
-    return _refused_here(original, after, folder)
-
-
-def _refused_here(original: Callable[[], ModelProto], after: ModelProto, folder: str | Path | None) -> str:
-    """`refused`, in this process and without optimisations.
-
-    Loaded without the weights (512 MB of them took 3.6 s); with them where only that settles it.
-    """
+    # loaded without the weights (512 MB of them took 3.6 s); with them where only that settles it
     if not load_both(lambda: _without_weights(original()), _without_weights(after)).worse:
         return ""
     whole = load_both(original, after, folder)

@@ -319,22 +319,17 @@ def roomy_sizes(window: Window) -> Iterator[list[SizedInput]]:
         return
     for most in (ENOUGH, ENOUGH // 8):
         for spread in (0, 1):  # different sizes, then equal ones
-            side = _side(window.pair, most)
+            sides = [most]
+            for _, _, shape in window.pair.inputs:
+                known = math.prod(d for d in shape if isinstance(d, int))
+                count = sum(not isinstance(d, int) for d in shape)
+                if count:
+                    sides.append(int((max(most, 1) / max(known, 1)) ** (1 / count)))
+            side = max(min(sides), 2)
             sizes = {s: max(side - (0 if spread else 2 * k), 2) for k, s in enumerate(symbols.free)}
             sized = symbols.sized(sizes)
             if sized is not None:
                 yield sized
-
-
-def _side(pair: ModelPair, most: int) -> int:
-    """How large each open dimension may be, so that no input has more elements than `most`."""
-    sides = [most]
-    for _, _, shape in pair.inputs:
-        known = math.prod(d for d in shape if isinstance(d, int))
-        count = sum(not isinstance(d, int) for d in shape)
-        if count:
-            sides.append(int((max(most, 1) / max(known, 1)) ** (1 / count)))
-    return max(min(sides), 2)
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------

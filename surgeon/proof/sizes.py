@@ -73,7 +73,10 @@ def _small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterat
         if not longer and any(elem in INTEGERS or elem == TensorProto.BOOL for _, elem, _ in inputs):
             yield SizeChoice(longer, alike, below=2)
             yield SizeChoice(longer, alike, below=1)
-    for borrowed in product(symbols_of(inputs), _sizes_to_borrow(inputs, model)):
+    # where a scale is one number a channel, its size is that of channels
+    shapes = [*(shape for _, _, shape in inputs), *(t.dims for t in constants_in(model.graph).values())]
+    sizes = dict.fromkeys(d for dims in shapes for d in dims if isinstance(d, int) and d > 1)
+    for borrowed in product(symbols_of(inputs), list(sizes)[:MOST_BORROWED]):
         yield SizeChoice(borrowed=borrowed)
     if _has_if(model):
         yield from (SizeChoice(borrowed=(symbol, 1)) for symbol in symbols_of(inputs))
@@ -105,11 +108,7 @@ def symbols_of(inputs: Sequence[DeclaredInput]) -> list[str]:
 
 
 def sized_inputs(
-    inputs: Sequence[DeclaredInput],
-    *,
-    largest_pad: int,
-    fixed: Mapping[str, int],
-    choice: SizeChoice = FIRST_CHOICE,
+    inputs: Sequence[DeclaredInput], *, largest_pad: int, fixed: Mapping[str, int], choice: SizeChoice = FIRST_CHOICE
 ) -> Iterator[list[SizedInput]]:
     """The inputs with every dimension a number: twice, or once where all are known.
 
@@ -127,13 +126,6 @@ def sized_inputs(
 
 def _is_too_large(dims: tuple[int, ...]) -> bool:
     return math.prod(dims) > MOST_ELEMENTS
-
-
-def _sizes_to_borrow(inputs: Sequence[DeclaredInput], model: ModelProto) -> list[int]:
-    """The first sizes of inputs and constants: where a scale is one number a channel, its size is that of channels."""
-    shapes = [*(shape for _, _, shape in inputs), *(t.dims for t in constants_in(model.graph).values())]
-    sizes = dict.fromkeys(d for dims in shapes for d in dims if isinstance(d, int) and d > 1)
-    return list(sizes)[:MOST_BORROWED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,11 +56,7 @@ def prove_models(
 
 
 def whole_pair(
-    before: ModelProto,
-    after: ModelProto,
-    *,
-    base: str | Path | None = None,
-    shapes: Shapes | None = None,
+    before: ModelProto, after: ModelProto, *, base: str | Path | None = None, shapes: Shapes | None = None
 ) -> ModelPair:
     """Two whole models as a pair.
 
@@ -107,11 +103,7 @@ def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
 
 
 def sizes_that_run(
-    model: ModelProto,
-    run: Callable[[Feeds], Any],
-    *,
-    base: str | Path | None = None,
-    shapes: Shapes | None = None,
+    model: ModelProto, run: Callable[[Feeds], Any], *, base: str | Path | None = None, shapes: Shapes | None = None
 ) -> list[SizedInput]:
     """The inputs of a model with the first sizes on which `run` does not raise Unrunnable.
 

@@ -201,7 +201,13 @@ class Builder:
         if written:
             self._require_exact(op, given, written)
         if opset < OPSET_WITH_BROADCASTING and op in VARIADIC and not domain:
-            self._require_one_shape(op, given, opset)
+            # at that opset the operator does not broadcast
+            shapes = [self.shape(i) for i in given]
+            if any(i.is_written for i in given):
+                alike = None not in shapes and len(set(shapes)) == 1
+            else:
+                alike = all(_may_be_equal(one, other) for one, other in combinations(shapes, 2))
+            require(alike, f"{op} does not broadcast at opset {opset}")
         stem = f"{self._prefix}/{op}"
         names = [self._context.fresh_name(graph, stem) for _ in range(outputs)]
         node = graph.make(op, given, written, domain, names, self.root)
@@ -215,16 +221,6 @@ class Builder:
         if first is not None and self.dtype(first) == TensorProto.DOUBLE:
             told = ", ".join(f"{name} = {attrs[name]}" for name in lost)
             raise Decline(f"an attribute of {op} does not hold {told}")
-
-    def _require_one_shape(self, op: str, inputs: Sequence[Value], opset: int) -> None:
-        """Decline where the inputs are known to be of several shapes, and where a constant is not known to be of the
-        shape of the others: at that opset the operator does not broadcast."""
-        shapes = [self.shape(i) for i in inputs]
-        if any(i.is_written for i in inputs):
-            alike = None not in shapes and len(set(shapes)) == 1
-        else:
-            alike = all(_may_be_equal(one, other) for one, other in combinations(shapes, 2))
-        require(alike, f"{op} does not broadcast at opset {opset}")
 
     def typed(self, value: Value, dtype: int) -> Value:
         """The tensor in a type: itself, or a Cast of it."""

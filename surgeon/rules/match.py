@@ -231,7 +231,9 @@ def _matcher(pattern: Pattern) -> Matcher:
 
 def _compile(p: Pattern) -> Matcher:
     if isinstance(p, Var):
-        return _compile_var(p)
+        if p.name is None and p.guard is None:
+            return lambda v, s, then: then()  # ANY: unnamed variables are not compared
+        return lambda v, s, then: v is not None and type(v) is not AttributeReference and _capture(p, v, s, then)
     if isinstance(p, Const):
         return _compile_const(p)
     if isinstance(p, Absent):
@@ -255,12 +257,6 @@ def _capture(p: Pattern, v: Any, s: _State, then: Next) -> bool:
         return True
     del captures[p]
     return False
-
-
-def _compile_var(p: Var) -> Matcher:
-    if p.name is None and p.guard is None:
-        return lambda v, s, then: then()  # ANY: unnamed variables are not compared
-    return lambda v, s, then: v is not None and type(v) is not AttributeReference and _capture(p, v, s, then)
 
 
 def _compile_const(p: Const) -> Matcher:

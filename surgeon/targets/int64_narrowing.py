@@ -123,23 +123,18 @@ def _notices(node: Node, position: int, found: Beyond) -> bool:
     if (node.key, position) in ABSORBED or node.key in SIGN_ALONE:
         return False
     if node.key in COMPARES:
-        return _is_misled(node, position, found)
+        other = input_of(node, 1 - position)
+        if other is None or beyond(other) is not None:
+            return True
+        against = constant_of(node, 1 - position)
+        limits = {"low": LOWEST, "high": HIGHEST}
+        if against is not None and not any((against == limits[end]).any() for end in found.ends):
+            return False
+        op = node.key if position else MIRRORED.get(node.key, node.key)
+        return not found.ends <= UNNOTICED.get(op, set())
     if node.key == "Cast":
         return node.attr("to") not in (TensorProto.BOOL, TensorProto.INT64)
     if node.key not in CHOOSING:
         return True
     elements = OPERATORS[node.key].elements
     return elements is not None and position not in elements
-
-
-def _is_misled(node: Node, position: int, found: Beyond) -> bool:
-    """Whether a comparison has another result where one of its sides is cut."""
-    other = input_of(node, 1 - position)
-    if other is None or beyond(other) is not None:
-        return True
-    against = constant_of(node, 1 - position)
-    limits = {"low": LOWEST, "high": HIGHEST}
-    if against is not None and not any((against == limits[end]).any() for end in found.ends):
-        return False
-    op = node.key if position else MIRRORED.get(node.key, node.key)
-    return not found.ends <= UNNOTICED.get(op, set())

@@ -294,24 +294,20 @@ def _all(names: int | str | tuple[int | str, ...]) -> tuple[int | str, ...]:
 def _reason(row: Row) -> str:
     """What a row that has no reason of its own says: what it refuses, and what is taken instead."""
     if row.rank is not None:
-        return _reason_of_rank(row.rank, row.input)
+        tail = ""
+        if isinstance(row.rank, Limit):
+            words = {"above": "{} are the most", "below": "at least {} are needed", "other_than": "{} are supported"}
+            tail = "; " + words[row.rank.kind].format(NUMBERS[row.rank.values[0]]).replace("one are", "one is")
+        if row.input != 0:
+            return "its input {input} has {rank}" + tail
+        few = {0: "without dimensions", 1: "of one dimension"}
+        words_of = few.get(row.rank) if isinstance(row.rank, int) else None
+        return f"an input {words_of or 'of {rank}'} is refused{tail}"
     if row.attr:
         return "{name} {value} is refused" + _others(list(row.attr.values())[-1])
     said = {"dtype": row.dtype, "made": row.made, "given": row.given or None}
     word = next((word for word, asked in said.items() if asked is not None), None)
     return "more than one output is refused" if word is None else f"{{{word}}} is refused"
-
-
-def _reason_of_rank(rank: Values, position: int | tuple[int, ...]) -> str:
-    tail = ""
-    if isinstance(rank, Limit):
-        words = {"above": "{} are the most", "below": "at least {} are needed", "other_than": "{} are supported"}
-        tail = "; " + words[rank.kind].format(NUMBERS[rank.values[0]]).replace("one are", "one is")
-    if position != 0:
-        return "its input {input} has {rank}" + tail
-    few = {0: "without dimensions", 1: "of one dimension"}
-    words_of = few.get(rank) if isinstance(rank, int) else None
-    return f"an input {words_of or 'of {rank}'} is refused{tail}"
 
 
 def _others(refused: Values) -> str:
