@@ -55,12 +55,8 @@ def selu_defaults(node: Node) -> str | None:
     return "alpha and gamma are left out, and this parser's own defaults are rounded to 1.6732 and 1.0507"
 
 
-@condition(
-    "Clip",
-    between((8, 0), (8, 6)),
-    section="2",
-    source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip",
-)
+@condition("Clip", between((8, 0), (8, 6)), section="2",
+           source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip")  # fmt: skip
 def clip_tensors(node: Node) -> str | None:
     low, high = input_of(node, 1), input_of(node, 2)
     if dtype_of(node) in CLIPPED_BY_TENSORS:
@@ -72,12 +68,9 @@ def clip_tensors(node: Node) -> str | None:
     return f"bounds that are computed are taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
 
 
-@condition(
-    "Clip",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Cannot convert scalar operand of type 9 to float in __mye55_dconst; 64 "
-    "numbers are taken, 72 are not",
-)
+@condition("Clip", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Cannot convert scalar operand of type 9 to float in "
+                  "__mye55_dconst; 64 numbers are taken, 72 are not")  # fmt: skip
 def clip_weights(node: Node) -> str | None:
     bounds = [bound for bound in (1, 2) if input_of(node, bound) is not None]
     whole = dtype_of(node) in (TensorProto.INT32, TensorProto.INT64)
@@ -87,12 +80,9 @@ def clip_weights(node: Node) -> str | None:
     return "many constant integers without both bounds are refused" if given is not None and given.size > 64 else None
 
 
-@condition(
-    "Clip",
-    EVERYWHERE,
-    source="NvInfer.h, ActivationType::kCLIP: max(alpha, min(beta, x)); measured with TensorRT 8.4.1.5 and "
-    "TensorRT-RTX",
-)
+@condition("Clip", EVERYWHERE,
+           source="NvInfer.h, ActivationType::kCLIP: max(alpha, min(beta, x)); measured with TensorRT "
+                  "8.4.1.5 and TensorRT-RTX")  # fmt: skip
 def clip_crossed(node: Node) -> str | None:
     low, high = constant_of(node, 1), constant_of(node, 2)
     if low is None or high is None or low.dtype.kind in "iu" or low.size != 1 or high.size != 1:
@@ -105,12 +95,10 @@ def clip_crossed(node: Node) -> str | None:
 FUSED = ELEMENTWISE - {"Celu", "Identity", "Shrink"}
 
 
-@condition(
-    "Round",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5 on one H200: in 94 of 101 models with a pointwise operator beside it the "
-    "numbers come out as they went in, Add and Mul of two tensors among them; alone they are rounded",
-)
+@condition("Round", between((8, 4), (8, 4)),
+           source="measured with TensorRT 8.4.1.5 on one H200: in 94 of 101 models with a pointwise "
+                  "operator beside it the numbers come out as they went in, Add and Mul of two tensors "
+                  "among them; alone they are rounded")  # fmt: skip
 def fused_round(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]
     maker = None if given is None else given.producer

@@ -8,11 +8,9 @@ from surgeon.targets.releases import RTX, between, since
 from surgeon.targets.rows import KNOWN, matches, other_than, refuses, some
 
 
-@condition(
-    "Equal",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: the number of dimensions should remain the same adding inputs",
-)
+@condition("Equal", RTX,
+           source="measured with TensorRT-RTX 1.7.1: the number of dimensions should remain the same "
+                  "adding inputs")  # fmt: skip
 def equal_bytes(node: Node) -> str | None:
     one, other = rank_of(node, 0), rank_of(node, 1)
     if dtype_of(node) != TensorProto.UINT8 or one is None or other is None or one == other:
@@ -20,11 +18,9 @@ def equal_bytes(node: Node) -> str | None:
     return f"uint8 of {min(one, other)} and {max(one, other)} dimensions is refused"
 
 
-@condition(
-    "Equal Where",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: host_instr.cpp; one dimension is taken",
-)
+@condition("Equal Where", RTX,
+           source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: host_instr.cpp; one dimension "
+                  "is taken")  # fmt: skip
 def booleans_alone(node: Node) -> str | None:
     made = node.outputs[0]
     if made is None or not made.is_output or dtype_of(node, 1) != TensorProto.BOOL:

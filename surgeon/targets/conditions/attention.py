@@ -52,11 +52,9 @@ def attention_sizes(node: Node) -> str | None:
     return "keys and values of different sizes are refused"
 
 
-@condition(
-    "Attention",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Error during shape inference of attention, and of the mask's add",
-)
+@condition("Attention", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Error during shape inference of attention, and of "
+                  "the mask's add")  # fmt: skip
 def attention_types(node: Node) -> str | None:
     given = {dtype_of(node, position) for position in range(4)} - {0, TensorProto.BOOL}
     kinds = {TensorProto.FLOAT if dtype == TensorProto.DOUBLE else dtype for dtype in given}
@@ -66,12 +64,10 @@ def attention_types(node: Node) -> str | None:
 HEADS = range(9, 257)  # the sizes of a head that there is a kernel for; with a mask of booleans multiples of 8 alone
 
 
-@condition(
-    "Attention",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; three dimensions without "
-    "a mask and with a key for each query's head are built from other layers",
-)
+@condition("Attention", RTX,
+           source="measured with TensorRT-RTX 1.7.1: not supported by a dedicated kernel; three "
+                  "dimensions without a mask and with a key for each query's head are built from other "
+                  "layers")  # fmt: skip
 def attention_kernel(node: Node) -> str | None:
     dtype, shape = dtype_of(node), shape_of(node)
     if shape is None or len(shape) not in (3, 4):
@@ -101,11 +97,8 @@ def attention_to_itself(node: Node) -> str | None:
     return "queries and keys are one tensor, and the builder's process dies of it"
 
 
-@condition(
-    "RotaryEmbedding",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: rotaryEmbeddingDim <= headSize; must have the same",
-)
+@condition("RotaryEmbedding", RTX,
+           source="measured with TensorRT-RTX 1.7.1: rotaryEmbeddingDim <= headSize; must have the same")  # fmt: skip
 def rotated_sizes(node: Node) -> str | None:
     caches = [shape_of(node, position) for position in (1, 2)]
     if any(cache and not isinstance(cache[-1], int) for cache in caches):

@@ -36,12 +36,10 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "Range",
-    between((7, 0), (8, 4), rtx=True),
-    source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type Int32; with TensorRT-RTX "
-    "1.7.1: Assertion !isInFlight failed. What follows from shapes and integers is built",
-)
+@condition("Range", between((7, 0), (8, 4), rtx=True),
+           source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type "
+                  "Int32; with TensorRT-RTX 1.7.1: Assertion !isInFlight failed. What follows from "
+                  "shapes and integers is built")  # fmt: skip
 @condition("Range", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion !isInFlight failed; sizes are taken")
 def range_by_input(node: Node) -> str | None:
     if dtype_of(node) not in (TensorProto.FLOAT, TensorProto.DOUBLE):

@@ -41,12 +41,10 @@ ROWS = tuple(
 # fmt: on
 
 
-@condition(
-    "Loop",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@6f64911 to @96e7811: registerTensor(cond, body.input(1).name()) of a condition that is "
-    "given; measured with TensorRT 8.4.1.5 and TensorRT-RTX: `Node input was not registered`",
-)
+@condition("Loop", since(7, 0, rtx=True),
+           source="onnx-tensorrt@6f64911 to @96e7811: registerTensor(cond, body.input(1).name()) of a "
+                  "condition that is given; measured with TensorRT 8.4.1.5 and TensorRT-RTX: `Node input "
+                  "was not registered`")  # fmt: skip
 def loop_condition(node: Node) -> str | None:
     if input_of(node, 1) is not None or not node.bodies:
         return None
@@ -72,33 +70,25 @@ def _has_limit(node: Node) -> bool:
     return trips is None or int(trips.reshape(-1)[0]) < NO_LIMIT
 
 
-@condition(
-    "Loop",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: cannot infer the shape of scan output since no trip limit was set",
-)
+@condition("Loop", RTX,
+           source="measured with TensorRT-RTX 1.7.1: cannot infer the shape of scan output since no trip "
+                  "limit was set")  # fmt: skip
 def endless_loop(node: Node) -> str | None:
     if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
         return None
     return None if _has_limit(node) else "what each iteration returns is refused without a limit on the iterations"
 
 
-@condition(
-    "Loop",
-    between((7, 0), (8, 4)),
-    source="onnx-tensorrt@6f64911 to @63d626b: a counter is made where a limit is given, and be it 2147483647; "
-    "measured with TensorRT 8.4.1.5: `Node input was not registered`",
-)
+@condition("Loop", between((7, 0), (8, 4)),
+           source="onnx-tensorrt@6f64911 to @63d626b: a counter is made where a limit is given, and be "
+                  "it 2147483647; measured with TensorRT 8.4.1.5: `Node input was not registered`")  # fmt: skip
 def unlimited_loop(node: Node) -> str | None:
     return None if input_of(node, 0) is not None else _number_without_limit(node)
 
 
-@condition(
-    "Loop",
-    since(8, 5, rtx=True),
-    source="onnx-tensorrt@fdeeaca to @96e7811: isMaxTripCount; measured with TensorRT-RTX 1.7.1: `Node input was not "
-    "registered`; 2147483646 is taken",
-)
+@condition("Loop", since(8, 5, rtx=True),
+           source="onnx-tensorrt@fdeeaca to @96e7811: isMaxTripCount; measured with TensorRT-RTX 1.7.1: "
+                  "`Node input was not registered`; 2147483646 is taken")  # fmt: skip
 def uncounted_loop(node: Node) -> str | None:
     return None if _has_limit(node) else _number_without_limit(node)
 
@@ -113,12 +103,9 @@ def _number_without_limit(node: Node) -> str | None:
     return f"it has no limit on the iterations, and its body reads their number as '{number.name}'"
 
 
-@condition(
-    "Loop",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: addLoopOutput(kCONCATENATE).setInput(1, tripLimit); measured with "
-    "TensorRT-RTX: its output has as many rows as the limit",
-)
+@condition("Loop", since(7, 0, rtx=True),
+           source="onnx-tensorrt@84b5be1 to @96e7811: addLoopOutput(kCONCATENATE).setInput(1, "
+                  "tripLimit); measured with TensorRT-RTX: its output has as many rows as the limit")  # fmt: skip
 def ended_early(node: Node) -> str | None:
     if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
         return None
@@ -138,11 +125,9 @@ def _runs_on(body: Graph) -> bool:
     return known is not None and bool(known.reshape(-1)[0])
 
 
-@condition(
-    "Loop",
-    since(7, 0, rtx=True),
-    source="TensorRT: IRecurrenceLayer must have inputs with same shape; measured with TensorRT-RTX 1.7.1",
-)
+@condition("Loop", since(7, 0, rtx=True),
+           source="TensorRT: IRecurrenceLayer must have inputs with same shape; measured with "
+                  "TensorRT-RTX 1.7.1")  # fmt: skip
 def growing_state(node: Node) -> str | None:
     if not node.bodies:
         return None
@@ -155,12 +140,10 @@ def growing_state(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "Loop",
-    between((7, 2, 2), (8, 5)),
-    source="onnx-tensorrt@803e699 to @fdeeaca addLoopCounter: Dims{1, 1}, from 8.6 on convertToScalar; measured with "
-    "TensorRT 8.4.1.5: inputs to IRecurrenceLayer have different dimensions",
-)
+@condition("Loop", between((7, 2, 2), (8, 5)),
+           source="onnx-tensorrt@803e699 to @fdeeaca addLoopCounter: Dims{1, 1}, from 8.6 on "
+                  "convertToScalar; measured with TensorRT 8.4.1.5: inputs to IRecurrenceLayer have "
+                  "different dimensions")  # fmt: skip
 def numbered_rows(node: Node) -> str | None:
     if not node.bodies:
         return None
@@ -198,12 +181,9 @@ def _one_deeper(body: Graph, number: Value) -> set[Value]:
     return deeper
 
 
-@condition(
-    "If",
-    since(8, 0),
-    source="`IIfConditionalOutputLayer inputs must have the same shape`; other sizes of one rank are taken, as was "
-    "measured with TensorRT-RTX",
-)
+@condition("If", since(8, 0),
+           source="`IIfConditionalOutputLayer inputs must have the same shape`; other sizes of one rank "
+                  "are taken, as was measured with TensorRT-RTX")  # fmt: skip
 def branches_of_other_rank(node: Node) -> str | None:
     if len(node.bodies) != 2:
         return None
@@ -216,22 +196,17 @@ def branches_of_other_rank(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "If",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Must have inputs with equal ranks when condition is not a build-time "
-    "constant",
-)
+@condition("If", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Must have inputs with equal ranks when condition is "
+                  "not a build-time constant")  # fmt: skip
 def undecided_branches(node: Node) -> str | None:
     why = branches_of_other_rank.check(node)
     return None if why is None or is_decided(input_of(node, 0)) else f"{why}, and its condition is not constant"
 
 
-@condition(
-    "If",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: IIfConditionalOutputLayer inputs must have the same shape",
-)
+@condition("If", between((8, 4), (8, 4)),
+           source="measured with TensorRT 8.4.1.5: IIfConditionalOutputLayer inputs must have the same "
+                  "shape")  # fmt: skip
 def branches_of_other_sizes(node: Node) -> str | None:
     sizes = _unequal_results(node)
     return None if sizes is None else f"its branches return the sizes {sizes[0]} and {sizes[1]}"
@@ -260,12 +235,9 @@ def _unequal_results(node: Node) -> tuple[list[int], list[int]] | None:
     return None
 
 
-@condition(
-    "If",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: bb.cpp, append_to->parent() == this; two "
-    "dimensions are taken",
-)
+@condition("If", RTX,
+           source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: bb.cpp, append_to->parent() "
+                  "== this; two dimensions are taken")  # fmt: skip
 def slid_over_weights(node: Node) -> str | None:
     for inner in (inner for body in node.bodies for inner in body.of(SLIDING)):
         if rank_of(inner) == 3 and all(is_weights(value) for value in inner.inputs):
@@ -299,11 +271,8 @@ def _is_static_size(gather: Node) -> bool:
     return all(-len(shape) <= p < len(shape) and isinstance(shape[p], int) for p in map(int, position.reshape(-1)))
 
 
-@condition(
-    "Dropout If Loop Scan TopK",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Node has more output tensors than TRT expected",
-)
+@condition("Dropout If Loop Scan TopK", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Node has more output tensors than TRT expected")  # fmt: skip
 def left_out_output(node: Node) -> str | None:
     made = node.proto.output
     bodies = [len(body.proto.output) - (node.key == "Loop") for body in node.bodies]
@@ -317,12 +286,9 @@ def left_out_part(node: Node) -> str | None:
     return None if all(node.proto.output) else "an output is left out, and the parser's process dies of it"
 
 
-@condition(
-    "If",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: has datatype UInt8 but is not network-level IO; Tensor has datatype FP8 "
-    "but is not consumed by",
-)
+@condition("If", RTX,
+           source="measured with TensorRT-RTX 1.7.1: has datatype UInt8 but is not network-level IO; "
+                  "Tensor has datatype FP8 but is not consumed by")  # fmt: skip
 def captured_small_type(node: Node) -> str | None:
     for value in (v for body in node.bodies for v in _read_from_outside(body)):
         dtype = node.graph.model.dtype(value)
@@ -365,11 +331,9 @@ def widened_in_each(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "Loop Scan",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: tensor.cpp, never be called on mod_t tensors",
-)
+@condition("Loop Scan", RTX,
+           source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: tensor.cpp, never be called "
+                  "on mod_t tensors")  # fmt: skip
 def drawn_in_each(node: Node) -> str | None:
     for value in _returned_each_time(node):
         maker = None if value is None else value.producer
@@ -410,11 +374,9 @@ def _follows(values: Iterable[Value | None], body: Graph) -> bool:
     return any(v.graph is body and v.name in given for v in sources(values, lambda n: n.key not in MEASURES))
 
 
-@condition(
-    "Loop Scan",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Assertion newNodeOrder.size() == g.nodes.size() failed, graphScope.cpp",
-)
+@condition("Loop Scan", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Assertion newNodeOrder.size() == g.nodes.size() "
+                  "failed, graphScope.cpp")  # fmt: skip
 def shape_of_each(node: Node) -> str | None:
     for body in node.bodies:
         for inner in (inner for scope in scopes_of(body) for inner in scope.of(SHAPE_INPUTS)):

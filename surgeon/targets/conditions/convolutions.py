@@ -36,12 +36,9 @@ def deconvolution_padding(node: Node) -> list[int] | None:
     ]
 
 
-@condition(
-    "ConvTranspose",
-    since(7, 2, 2, rtx=True),
-    source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from opset 11 on has it "
-    "at the end; measured with TensorRT-RTX",
-)
+@condition("ConvTranspose", since(7, 2, 2, rtx=True),
+           source="onnx-tensorrt@803e699 to @96e7811 generatePadding: begin = total / 2, where ONNX from "
+                  "opset 11 on has it at the end; measured with TensorRT-RTX")  # fmt: skip
 def output_shape(node: Node) -> str | None:
     if "output_shape" not in node.attrs or not is_padded_explicitly(node):
         return None
@@ -57,11 +54,9 @@ def output_shape(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "ConvTranspose",
-    RTX,
-    source="measured with TensorRT-RTX alone, against ONNX Runtime: the size follows from auto_pad alone",
-)
+@condition("ConvTranspose", RTX,
+           source="measured with TensorRT-RTX alone, against ONNX Runtime: the size follows from "
+                  "auto_pad alone")  # fmt: skip
 def output_shape_besides(node: Node) -> str | None:
     if "output_shape" not in node.attrs or is_padded_explicitly(node):
         return None
@@ -80,11 +75,9 @@ def _strided(shape: Shape, strides: list[int]) -> list[int]:
     return sizes if len(sizes) == len(strides) else []
 
 
-@condition(
-    "ConvTranspose",
-    since(8, 5, rtx=True),
-    source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) before the padding; measured with TensorRT-RTX",
-)
+@condition("ConvTranspose", since(8, 5, rtx=True),
+           source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) before the padding; measured "
+                  "with TensorRT-RTX")  # fmt: skip
 def computed_bias(node: Node) -> str | None:
     if is_weights(input_of(node, 2)) or not is_padded_explicitly(node):
         return None
@@ -99,11 +92,9 @@ def computed_bias(node: Node) -> str | None:
     return "a computed bias is not added to what output_padding adds"
 
 
-@condition(
-    "Conv ConvTranspose",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: The input tensor shape misaligns with the input kernel shape",
-)
+@condition("Conv ConvTranspose", RTX,
+           source="measured with TensorRT-RTX 1.7.1: The input tensor shape misaligns with the input "
+                  "kernel shape")  # fmt: skip
 def other_kernel_shape(node: Node) -> str | None:
     said, weights = node.attr("kernel_shape"), shape_of(node, 1)
     if said is None or weights is None or not is_static(weights) or tuple(said) == weights[2:]:

@@ -70,12 +70,9 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "Slice",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == axes.size(); measured "
-    "with TensorRT-RTX",
-)
+@condition("Slice", since(7, 0, rtx=True),
+           source="onnx-tensorrt@84b5be1 to @96e7811: iotaShapeVector(dims.size()), starts.size() == "
+                  "axes.size(); measured with TensorRT-RTX")  # fmt: skip
 def slice_axes(node: Node) -> str | None:
     starts, rank = shape_of(node, 1), rank_of(node)
     if starts is None or rank is None or input_of(node, 3) is not None or starts == (rank,):
@@ -96,11 +93,9 @@ def split_uneven(node: Node) -> str | None:
     return f"num_outputs {count} does not divide the dimension"
 
 
-@condition(
-    "Slice",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Slice steps length does not equal starts length; int64 is taken",
-)
+@condition("Slice", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Slice steps length does not equal starts length; "
+                  "int64 is taken")  # fmt: skip
 def slice_steps(node: Node) -> str | None:
     starts, rank = shape_of(node, 1), rank_of(node)
     if dtype_of(node, 1) != TensorProto.INT32:
@@ -112,11 +107,9 @@ def slice_steps(node: Node) -> str | None:
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
 
 
-@condition(
-    "Split",
-    since(10, 0, rtx=True),
-    source="measured with TensorRT-RTX 1.7.1: The number of node outputs is not the same as num_outputs",
-)
+@condition("Split", since(10, 0, rtx=True),
+           source="measured with TensorRT-RTX 1.7.1: The number of node outputs is not the same as "
+                  "num_outputs")  # fmt: skip
 def split_outputs(node: Node) -> str | None:
     count = node.attrs.get("num_outputs")
     if count is None or count == len(node.proto.output):
@@ -124,25 +117,18 @@ def split_outputs(node: Node) -> str | None:
     return f"num_outputs is {count}, and {len(node.proto.output)} are named"
 
 
-@condition(
-    "Expand Reshape Slice",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: shape tensor must not have run-time dimensions; size input must be "
-    "build-time constant",
-)
+@condition("Expand Reshape Slice", between((8, 4), (8, 4)),
+           source="measured with TensorRT 8.4.1.5: shape tensor must not have run-time dimensions; size "
+                  "input must be build-time constant")  # fmt: skip
 @condition(
     "Slice", RTX, source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape of axes"
 )
-@condition(
-    "Pad",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: pads should be twice the length of input axes, actual length is: -1",
-)
-@condition(
-    "Reshape Expand ConstantOfShape",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; Tile is taken",
-)
+@condition("Pad", RTX,
+           source="measured with TensorRT-RTX 1.7.1: pads should be twice the length of input axes, "
+                  "actual length is: -1")  # fmt: skip
+@condition("Reshape Expand ConstantOfShape", RTX,
+           source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; "
+                  "Tile is taken")  # fmt: skip
 def given_length(node: Node) -> str | None:
     first = 0 if node.op == "ConstantOfShape" else 1
     for position in range(first, len(node.inputs)):
@@ -163,12 +149,9 @@ slice_lengths = refuses("Slice", between((8, 4), (8, 4)), input=(1, 2, 4), size=
 # fmt: on
 
 
-@condition(
-    "Slice",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape of input axes; "
-    "ISliceLayer input 1 must have the same length as axes input",
-)
+@condition("Slice", RTX,
+           source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape "
+                  "of input axes; ISliceLayer input 1 must have the same length as axes input")  # fmt: skip
 def slice_counts(node: Node) -> str | None:
     shapes = [shape_of(node, position) for position in (1, 2, 3, 4) if input_of(node, position) is not None]
     counts = {shape[0] for shape in shapes if shape is not None and len(shape) == 1 and isinstance(shape[0], int)}
@@ -184,11 +167,9 @@ def scattered_updates(node: Node) -> str | None:
     return None if alike else "the updates do not have the shape that the indices ask for"
 
 
-@condition(
-    "ScatterElements",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Indices dimensions must be less than data dimensions",
-)
+@condition("ScatterElements", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Indices dimensions must be less than data "
+                  "dimensions")  # fmt: skip
 def more_indices(node: Node) -> str | None:
     data, indices = shape_of(node, 0), shape_of(node, 1)
     if data is None or indices is None or len(data) != len(indices):
@@ -198,11 +179,9 @@ def more_indices(node: Node) -> str | None:
     return "there are more indices than positions" if more else None
 
 
-@condition(
-    "ScatterElements",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: dimensions not compatible for Scatter elements; must have the same rank",
-)
+@condition("ScatterElements", RTX,
+           source="measured with TensorRT-RTX 1.7.1: dimensions not compatible for Scatter elements; "
+                  "must have the same rank")  # fmt: skip
 def other_updates(node: Node) -> str | None:
     indices, updates = shape_of(node, 1), shape_of(node, 2)
     if indices is None or updates is None:
@@ -220,11 +199,9 @@ def repeated_axes(node: Node) -> str | None:
     return "an axis is named twice" if len(places) < axes.size else None
 
 
-@condition(
-    "ReverseSequence",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: batch dimension not matching between input and sequenceLens",
-)
+@condition("ReverseSequence", RTX,
+           source="measured with TensorRT-RTX 1.7.1: batch dimension not matching between input and "
+                  "sequenceLens")  # fmt: skip
 def other_examples(node: Node) -> str | None:
     shape, lengths, axis = shape_of(node), shape_of(node, 1), node.attrs.get("batch_axis", 1)
     if shape is None or lengths is None or len(lengths) != 1 or not -len(shape) <= axis < len(shape):
@@ -233,12 +210,9 @@ def other_examples(node: Node) -> str | None:
     return None if same else f"there are {lengths[0]} lengths for {shape[axis]} examples"
 
 
-@condition(
-    "Tile",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; more dimensions are "
-    "taken",
-)
+@condition("Tile", RTX,
+           source="measured with TensorRT-RTX 1.7.1: value should have been set by symbolic execution; "
+                  "more dimensions are taken")  # fmt: skip
 def tiled_vector(node: Node) -> str | None:
     return given_length.check(node) if rank_of(node) == 1 else None
 

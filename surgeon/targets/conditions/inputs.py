@@ -5,19 +5,14 @@ from surgeon.targets.condition import condition
 from surgeon.targets.releases import RTX, between, since
 
 
-@condition(
-    "Conv Gemm Slice",
-    since(7, 0),
-    source="onnx-tensorrt@6f64911 to @96e7811: inputs.size() is asked for; measured with TensorRT 8.4.1.5: the process "
-    "dies",
-)
+@condition("Conv Gemm Slice", since(7, 0),
+           source="onnx-tensorrt@6f64911 to @96e7811: inputs.size() is asked for; measured with TensorRT "
+                  "8.4.1.5: the process dies")  # fmt: skip
 @condition("Dropout Split Squeeze", since(8, 0), source="onnx-tensorrt@3f211d6 to @96e7811: inputs.size() is asked for")
 @condition("Trilu", since(8, 5), source="onnx-tensorrt@fdeeaca to @96e7811: inputs.size() is asked for")
-@condition(
-    "Conv Dropout Gemm Slice Split Squeeze Trilu",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Invalid Node; ConvTranspose, Clip, Pad, Resize and Reduce take one",
-)
+@condition("Conv Dropout Gemm Slice Split Squeeze Trilu", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Invalid Node; ConvTranspose, Clip, Pad, Resize and "
+                  "Reduce take one")  # fmt: skip
 def empty_last(node: Node) -> str | None:
     """The parser reads the last input that an operator may have where it has a name, and be that empty."""
     given, schema = node.proto.input, node.graph.model.schema(node)
@@ -26,12 +21,9 @@ def empty_last(node: Node) -> str | None:
     return "its last input has an empty name"
 
 
-@condition(
-    "Dropout GRU LSTM Loop RNN Split TopK",
-    between((7, 0), (10, 1)),
-    source="onnx-tensorrt@6f64911 to @96e7811 toposort.hpp: an empty name is a name; measured with TensorRT 8.4.1.5: "
-    "Failed to sort the model topologically",
-)
+@condition("Dropout GRU LSTM Loop RNN Split TopK", between((7, 0), (10, 1)),
+           source="onnx-tensorrt@6f64911 to @96e7811 toposort.hpp: an empty name is a name; measured "
+                  "with TensorRT 8.4.1.5: Failed to sort the model topologically")  # fmt: skip
 def unnamed_output(node: Node) -> str | None:
     if None not in node.outputs:
         return None

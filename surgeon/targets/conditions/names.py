@@ -9,12 +9,9 @@ from surgeon.targets.condition import condition, input_of, rank_of
 from surgeon.targets.releases import between, since
 
 
-@condition(
-    "Loop",
-    since(7, 0, rtx=True),
-    source="onnx-tensorrt@84b5be1 to @96e7811: registerTensor(cond, body.input(1).name()) of a scalar; measured with "
-    "TensorRT-RTX 1.7.1",
-)
+@condition("Loop", since(7, 0, rtx=True),
+           source="onnx-tensorrt@84b5be1 to @96e7811: registerTensor(cond, body.input(1).name()) of a "
+                  "scalar; measured with TensorRT-RTX 1.7.1")  # fmt: skip
 def looped_input(node: Node) -> str | None:
     condition = input_of(node, 1)
     if not _is_given(condition) or rank_of(node, 1) or not node.bodies:
@@ -22,12 +19,9 @@ def looped_input(node: Node) -> str | None:
     return _renamed(condition, node.bodies[0].proto.input[1].name)
 
 
-@condition(
-    "Transpose",
-    between((8, 0), (8, 4)),
-    source="onnx-tensorrt@4225037 to @9f82b2b transposeTensor: isIdentityPerm returns the tensor itself; measured with "
-    "TensorRT 8.4.1.5",
-)
+@condition("Transpose", between((8, 0), (8, 4)),
+           source="onnx-tensorrt@4225037 to @9f82b2b transposeTensor: isIdentityPerm returns the tensor "
+                  "itself; measured with TensorRT 8.4.1.5")  # fmt: skip
 def transposed_input(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]
     if not _is_given(given) or made is None or not _keeps_order(node):
@@ -35,11 +29,9 @@ def transposed_input(node: Node) -> str | None:
     return _renamed(given, f"__{made.name}" if made.is_output else made.name)
 
 
-@condition(
-    "Flatten",
-    between((7, 0), (8, 4)),
-    source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2, else the tensor itself; measured with TensorRT 8.4.1.5",
-)
+@condition("Flatten", between((7, 0), (8, 4)),
+           source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2, else the tensor itself; measured with "
+                  "TensorRT 8.4.1.5")  # fmt: skip
 def flattened_input(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]
     if not _is_given(given) or made is None or rank_of(node) != 2 or node.attr("axis") not in (1, -1):
@@ -47,11 +39,9 @@ def flattened_input(node: Node) -> str | None:
     return _renamed(given, f"__{made.name}" if made.is_output else made.name)
 
 
-@condition(
-    "Dropout",
-    between((7, 0), (8, 4)),
-    source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases assumed to be the same",
-)
+@condition("Dropout", between((7, 0), (8, 4)),
+           source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases assumed to be the "
+                  "same")  # fmt: skip
 def dropped_input(node: Node) -> str | None:
     given, made = input_of(node, 0), node.outputs[0]
     if not _is_given(given) or made is None or len(node.proto.output) < 2:

@@ -56,11 +56,9 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "InstanceNormalization",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Error during shape inference, where there is one number a channel",
-)
+@condition("InstanceNormalization", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Error during shape inference, where there is one "
+                  "number a channel")  # fmt: skip
 def instance_of_one(node: Node) -> str | None:
     shape = shape_of(node)
     if shape is None or len(shape) < 2 or shape[1] == 1 or any(size != 1 for size in shape[2:]):
@@ -68,12 +66,9 @@ def instance_of_one(node: Node) -> str | None:
     return "one number a channel is refused"
 
 
-@condition(
-    "LayerNormalization RMSNormalization Hardmax ScatterElements",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; no dimensions to be reduced; Axis must "
-    "be in the range",
-)
+@condition("LayerNormalization RMSNormalization Hardmax ScatterElements", RTX,
+           source="measured with TensorRT-RTX 1.7.1: no dimensions specified by axes; no dimensions to "
+                  "be reduced; Axis must be in the range")  # fmt: skip
 def no_normalized_axis(node: Node) -> str | None:
     rank, axis = rank_of(node), node.attr("axis")
     if axis is None:
@@ -81,12 +76,9 @@ def no_normalized_axis(node: Node) -> str | None:
     return f"axis {axis} is none of the {rank} dimensions" if rank and not -rank <= axis < rank else None
 
 
-@condition(
-    "InstanceNormalization",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: unsqueeze index; Assertion input.nbDims == scale.nbDims; is expected to "
-    "match the output at the channel dimension",
-)
+@condition("InstanceNormalization", RTX,
+           source="measured with TensorRT-RTX 1.7.1: unsqueeze index; Assertion input.nbDims == "
+                  "scale.nbDims; is expected to match the output at the channel dimension")  # fmt: skip
 def other_channels(node: Node) -> str | None:
     shape = shape_of(node)
     for name, given in (("scale", shape_of(node, 1)), ("bias", shape_of(node, 2))):

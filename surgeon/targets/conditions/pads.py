@@ -43,12 +43,8 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "Pad",
-    up_to(7, 2, 2),
-    section="5",
-    source="onnx-tensorrt@7994a46: only supports padding on the outer two dimensions",
-)
+@condition("Pad", up_to(7, 2, 2), section="5",
+           source="onnx-tensorrt@7994a46: only supports padding on the outer two dimensions")  # fmt: skip
 def last_two(node: Node) -> str | None:
     pads = _pads(node)
     if pads is None or not pads.reshape(2, -1)[:, :-2].any():

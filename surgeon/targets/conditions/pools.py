@@ -82,11 +82,9 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "AveragePool MaxPool LpPool",
-    EVERYWHERE,
-    source="NvInfer.h, PaddingMode::kEXPLICIT_ROUND_UP: O = ceil((M - DK) / S) + 1; measured with TensorRT-RTX",
-)
+@condition("AveragePool MaxPool LpPool", EVERYWHERE,
+           source="NvInfer.h, PaddingMode::kEXPLICIT_ROUND_UP: O = ceil((M - DK) / S) + 1; measured with "
+                  "TensorRT-RTX")  # fmt: skip
 def pool_rounded_up(node: Node) -> str | None:
     axes = pool_axes(node) if node.attr("ceil_mode") else None
     if axes is None or all(axis.windows == axis.rounded_up for axis in axes):
@@ -102,12 +100,9 @@ def pool_part(node: Node) -> str | None:
     return "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part"
 
 
-@condition(
-    "AveragePool",
-    between((7, 0), (8, 4)),
-    source="onnx-tensorrt@84b5be1 to @9f82b2b: supported_form_of_asymmetric_padding_for_AveragePool; measured with "
-    "TensorRT 8.4.1.5",
-)
+@condition("AveragePool", between((7, 0), (8, 4)),
+           source="onnx-tensorrt@84b5be1 to @9f82b2b: "
+                  "supported_form_of_asymmetric_padding_for_AveragePool; measured with TensorRT 8.4.1.5")  # fmt: skip
 def average_pads(node: Node) -> str | None:
     pads = list(node.attr("pads") or [])
     if not pads or not is_padded_explicitly(node):
@@ -117,12 +112,9 @@ def average_pads(node: Node) -> str | None:
     return None if all(end - begin in (0, 1) for begin, end in rows) else f"the pads {pads} are refused"
 
 
-@condition(
-    "AveragePool",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: the padding size is larger than or equal to the filter size for "
-    "exclusive-counting pooling",
-)
+@condition("AveragePool", RTX,
+           source="measured with TensorRT-RTX 1.7.1: the padding size is larger than or equal to the "
+                  "filter size for exclusive-counting pooling")  # fmt: skip
 def padding_alone(node: Node) -> str | None:
     pads, window = list(node.attr("pads") or ()), per_axis(node, "kernel_shape", 1)
     if node.attrs.get("count_include_pad") or not is_padded_explicitly(node):

@@ -6,12 +6,8 @@ from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 from surgeon.targets.rows import KNOWN, other_than, refuses
 
 
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    since(7, 0, rtx=True),
-    section="6",
-    source="onnx-tensorrt@4225037: TRT only supports symmetric quantization",
-)
+@condition("QuantizeLinear DequantizeLinear", since(7, 0, rtx=True), section="6",
+           source="onnx-tensorrt@4225037: TRT only supports symmetric quantization")  # fmt: skip
 def zero_point(node: Node) -> str | None:
     zero = constant_of(node, 2)
     if zero is None or zero.dtype.kind not in "iu" or not zero.any():
@@ -19,12 +15,8 @@ def zero_point(node: Node) -> str | None:
     return "a zero point other than 0 is refused"
 
 
-@condition(
-    "QuantizeLinear DequantizeLinear",
-    since(7, 0, rtx=True),
-    section="6",
-    source="`Scale coefficients must all be positive`; measured with TensorRT-RTX",
-)
+@condition("QuantizeLinear DequantizeLinear", since(7, 0, rtx=True), section="6",
+           source="`Scale coefficients must all be positive`; measured with TensorRT-RTX")  # fmt: skip
 def positive_scale(node: Node) -> str | None:
     scale = constant_of(node, 1)
     return "a scale that is not positive is refused" if scale is not None and not bool((scale > 0).all()) else None

@@ -86,12 +86,9 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "ArgMax ArgMin TopK",
-    between((7, 0), (8, 6)),
-    source="NvInfer.h, addTopK: it must be one of the last four dimensions; measured with TensorRT 8.4.1.5: error "
-    "while computing output extent",
-)
+@condition("ArgMax ArgMin TopK", between((7, 0), (8, 6)),
+           source="NvInfer.h, addTopK: it must be one of the last four dimensions; measured with "
+                  "TensorRT 8.4.1.5: error while computing output extent")  # fmt: skip
 def far_axis(node: Node) -> str | None:
     rank, axis = rank_of(node), node.attrs.get("axis", -1 if node.op == "TopK" else 0)
     if rank is None or rank <= LAST_DIMENSIONS or axis % rank >= rank - LAST_DIMENSIONS:
@@ -99,22 +96,17 @@ def far_axis(node: Node) -> str | None:
     return f"axis {axis} is none of the last {LAST_DIMENSIONS} dimensions"
 
 
-@condition(
-    "ConstantOfShape Einsum Expand Gather GatherND Loop OneHot Reshape Scan Unsqueeze",
-    EVERYWHERE,
-    source="NvInfer.h, Dims::MAX_DIMS; measured with TensorRT-RTX 1.7.1",
-)
+@condition("ConstantOfShape Einsum Expand Gather GatherND Loop OneHot Reshape Scan Unsqueeze", EVERYWHERE,
+           source="NvInfer.h, Dims::MAX_DIMS; measured with TensorRT-RTX 1.7.1")  # fmt: skip
 def made_dimensions(node: Node) -> str | None:
     shapes = (node.graph.model.shape(made) for made in node.outputs if made is not None)
     most = max((len(shape) for shape in shapes if shape is not None), default=0)
     return f"{most} dimensions are refused; {MOST_DIMENSIONS} are the most" if most > MOST_DIMENSIONS else None
 
 
-@condition(
-    "PRelu",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: slope tensor must be unidirectional broadcastable to input tensor",
-)
+@condition("PRelu", RTX,
+           source="measured with TensorRT-RTX 1.7.1: slope tensor must be unidirectional broadcastable "
+                  "to input tensor")  # fmt: skip
 def wider_slope(node: Node) -> str | None:
     shape, slope = shape_of(node), shape_of(node, 1)
     if shape is None or slope is None:

@@ -32,13 +32,9 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "LSTM GRU",
-    since(7, 0, rtx=True),
-    section="6",
-    source="`does not currently support cases where activations for the reverse pass of the LSTM do not match the "
-    "forward pass`; measured with TensorRT-RTX",
-)
+@condition("LSTM GRU", since(7, 0, rtx=True), section="6",
+           source="`does not currently support cases where activations for the reverse pass of the LSTM "
+                  "do not match the forward pass`; measured with TensorRT-RTX")  # fmt: skip
 @condition("RNN", RTX, source="measured with TensorRT-RTX alone")
 def reverse_activations(node: Node) -> str | None:
     if not _differ_backward(node, "activations"):
@@ -61,12 +57,10 @@ def _differ_backward(node: Node, name: str) -> bool:
     return node.attr("direction") == "bidirectional" and len(given) == 2 * half and given[:half] != given[half:]
 
 
-@condition(
-    "LSTM GRU RNN Scan Loop",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: graphScope.cpp: tScope.getType() != ScopeType::kUNDEFINED; a Loop that "
-    "makes its states alone is built, and so is one whose steps are read, too",
-)
+@condition("LSTM GRU RNN Scan Loop", RTX,
+           source="measured with TensorRT-RTX 1.7.1: graphScope.cpp: tScope.getType() != "
+                  "ScopeType::kUNDEFINED; a Loop that makes its states alone is built, and so is one "
+                  "whose steps are read, too")  # fmt: skip
 def unread_steps(node: Node) -> str | None:
     holder = node.graph.holder
     while holder is not None and holder.key != "If":
@@ -93,16 +87,12 @@ def _steps(node: Node) -> list[Value | None]:
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-@condition(
-    "LSTM GRU RNN",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: last dimension of input0 and last dimension of input1 must match",
-)
-@condition(
-    "LSTM GRU RNN",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: reshape changes volume; last dimension of input0 and input1 must match",
-)
+@condition("LSTM GRU RNN", between((8, 4), (8, 4)),
+           source="measured with TensorRT 8.4.1.5: last dimension of input0 and last dimension of input1 "
+                  "must match")  # fmt: skip
+@condition("LSTM GRU RNN", RTX,
+           source="measured with TensorRT-RTX 1.7.1: reshape changes volume; last dimension of input0 "
+                  "and input1 must match")  # fmt: skip
 def misshapen(node: Node) -> str | None:
     data, hidden = shape_of(node), node.attrs.get("hidden_size")
     if data is None or len(data) != 3 or hidden is None:
@@ -123,12 +113,9 @@ def misshapen(node: Node) -> str | None:
     return None
 
 
-@condition(
-    "GRU",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: its builder takes memory without end; two examples or 7 numbers of state "
-    "are built",
-)
+@condition("GRU", RTX,
+           source="measured with TensorRT-RTX 1.7.1: its builder takes memory without end; two examples "
+                  "or 7 numbers of state are built")  # fmt: skip
 def endless_build(node: Node) -> str | None:
     data, hidden = shape_of(node), node.attrs.get("hidden_size")
     if data is None or len(data) != 3 or hidden is None:

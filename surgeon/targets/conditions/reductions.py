@@ -11,12 +11,8 @@ REDUCE = " ".join(sorted(REDUCES))
 
 
 @condition("ReduceSum ReduceLogSum", up_to(7, 2, 2), section="1b", source="onnx-tensorrt@803e699")
-@condition(
-    " ".join(sorted(REDUCES - {"ReduceSum", "ReduceLogSum"})),
-    up_to(9, 3),
-    section="1b",
-    source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone",
-)
+@condition(" ".join(sorted(REDUCES - {"ReduceSum", "ReduceLogSum"})), up_to(9, 3), section="1b",
+           source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone")  # fmt: skip
 def reduce_axes(node: Node) -> str | None:
     if input_of(node, 1) is None or _is_over_every_axis(node):
         return None
@@ -43,11 +39,9 @@ def reduces_nothing(node: Node) -> bool:
     return node.attr("noop_with_empty_axes") == 1 and input_of(node, 1) is None and "axes" not in node.attrs
 
 
-@condition(
-    "MeanVarianceNormalization",
-    since(8, 5, rtx=True),
-    source="measured with TensorRT-RTX 1.7.1: invalid reduction dimension 3; the same axes by default in every release",
-)
+@condition("MeanVarianceNormalization", since(8, 5, rtx=True),
+           source="measured with TensorRT-RTX 1.7.1: invalid reduction dimension 3; the same axes by "
+                  "default in every release")  # fmt: skip
 def normalized_axes(node: Node) -> str | None:
     rank, axes = rank_of(node), node.attr("axes") or (0, 2, 3)
     if rank is None or all(-rank <= axis < rank for axis in axes):

@@ -58,16 +58,12 @@ ROWS = (
 # fmt: on
 
 
-@condition(
-    "Resize",
-    between((8, 4), (8, 4)),
-    source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type Int32",
-)
-@condition(
-    "Resize Upsample",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type Int32 or Int64",
-)
+@condition("Resize", between((8, 4), (8, 4)),
+           source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type "
+                  "Int32")  # fmt: skip
+@condition("Resize Upsample", RTX,
+           source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type "
+                  "Int32 or Int64")  # fmt: skip
 def resize_by_input(node: Node) -> str | None:
     found = float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
     return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
@@ -88,11 +84,9 @@ def float_input(value: Value | None) -> Value | None:
     return next((v for v in found if v.producer is None and v.is_input and v.graph.model.dtype(v) in FLOATS), None)
 
 
-@condition(
-    "Resize",
-    since(8, 5, rtx=True),
-    source="onnx-tensorrt@fd119fe to @96e7811 canUseNDResize(scaleSize, scales, 2); measured with TensorRT-RTX 1.7.1",
-)
+@condition("Resize", since(8, 5, rtx=True),
+           source="onnx-tensorrt@fd119fe to @96e7811 canUseNDResize(scaleSize, scales, 2); measured with "
+                  "TensorRT-RTX 1.7.1")  # fmt: skip
 def cubic_dimensions(node: Node) -> str | None:
     scales = constant_of(node, 2 if opset_of(node) >= 11 else 1)
     if node.attr("mode") != "cubic" or scales is None or bool((scales.reshape(-1)[:-2] == 1).all()):

@@ -29,13 +29,10 @@ def shape_range(node: Node) -> str | None:
     return "start and end are not read: it would return the whole shape"
 
 
-@condition(
-    " ".join(SHAPE_INPUTS),
-    up_to(8, 4),
-    source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in 8.5; "
-    "NVIDIA/TensorRT#229 (6.0), #1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to shape tensor must have 0 or 1 "
-    "reshape dimensions'; #2487: fixed in 8.5",
-)
+@condition(" ".join(SHAPE_INPUTS), up_to(8, 4),
+           source="NvInfer.h of 7.1 to 8.4, ITensor::isShapeTensor: 'It must be 0D or 1D', no longer in "
+                  "8.5; NVIDIA/TensorRT#229 (6.0), #1743 (8.2), #2088 (8.4): 'IShuffleLayer applied to "
+                  "shape tensor must have 0 or 1 reshape dimensions'; #2487: fixed in 8.5")  # fmt: skip
 def shape_tensor_rank(node: Node) -> str | None:
     model = node.graph.model
     for position in SHAPE_INPUTS[node.key]:
@@ -56,17 +53,13 @@ def deep_tensor(model: Model, value: Value | None) -> Value | None:
     return next((v for v in found if len(model.shape(v) or ()) > 1 and model.dtype(v) in INDEX_TYPES), None)
 
 
-@condition(
-    "OneHot",
-    in_doubt((10, 14), LAST),
-    source="TensorRT-RTX 1.7.1 parses it, and 10.7 refuses it; of the releases between nothing is measured",
-)
-@condition(
-    "OneHot",
-    between((8, 5), (10, 13)),
-    source="NVIDIA/TensorRT#3706 (8.6), #4426 (10.7), NVIDIA-AI-IOT/nanosam#40 (10.3): an IIOneHotLayer cannot be used "
-    "to compute a shape tensor; the releases between and beside them assumed to be the same",
-)
+@condition("OneHot", in_doubt((10, 14), LAST),
+           source="TensorRT-RTX 1.7.1 parses it, and 10.7 refuses it; of the releases between nothing is "
+                  "measured")  # fmt: skip
+@condition("OneHot", between((8, 5), (10, 13)),
+           source="NVIDIA/TensorRT#3706 (8.6), #4426 (10.7), NVIDIA-AI-IOT/nanosam#40 (10.3): an "
+                  "IIOneHotLayer cannot be used to compute a shape tensor; the releases between and "
+                  "beside them assumed to be the same")  # fmt: skip
 def one_hot_shape(node: Node) -> str | None:
     todo = [made for made in node.outputs if made is not None and not node.graph.model.is_constant(made)]
     seen = set(todo)
@@ -87,17 +80,11 @@ def one_hot_shape(node: Node) -> str | None:
 SIZED = {**{op: at for op, at in SHAPE_INPUTS.items() if op != "Range"}, "OneHot": (1,), "TopK": (1,)}
 
 
-@condition(
-    " ".join(SIZED),
-    in_doubt((8, 5), LAST),
-    source="8.4 and TensorRT-RTX refuse it; of the releases between nothing is measured",
-)
-@condition(
-    " ".join(SIZED),
-    between((8, 4), (8, 4), rtx=True),
-    source="measured with TensorRT-RTX 1.7.1 on each: Network input is a shape tensor and must have type Int32 or "
-    "Int64; 8.4.1.5 says the same of Resize and Range",
-)
+@condition(" ".join(SIZED), in_doubt((8, 5), LAST),
+           source="8.4 and TensorRT-RTX refuse it; of the releases between nothing is measured")  # fmt: skip
+@condition(" ".join(SIZED), between((8, 4), (8, 4), rtx=True),
+           source="measured with TensorRT-RTX 1.7.1 on each: Network input is a shape tensor and must "
+                  "have type Int32 or Int64; 8.4.1.5 says the same of Resize and Range")  # fmt: skip
 def float_sizes(node: Node) -> str | None:
     found = next(filter(None, (float_input(input_of(node, k)) for k in SIZED[node.key])), None)
     if found is None or len(node.graph.model.shape(found) or ()) > 1:

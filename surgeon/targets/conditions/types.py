@@ -109,11 +109,9 @@ ROWS = (
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.INT32, TensorProto.INT64})
 
 
-@condition(
-    "GridSample",
-    RTX,
-    source="measured with TensorRT-RTX 1.7.1: `input` and `grid` must be of same type; first input has type Int",
-)
+@condition("GridSample", RTX,
+           source="measured with TensorRT-RTX 1.7.1: `input` and `grid` must be of same type; first "
+                  "input has type Int")  # fmt: skip
 def sampled_type(node: Node) -> str | None:
     image, grid = (_read_as(dtype_of(node, position)) for position in (0, 1))
     if image in INTEGERS or image == TensorProto.BOOL:
