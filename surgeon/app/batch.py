@@ -7,22 +7,24 @@ is known by its report, which has the hashes of all its files.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surgeon.app.findings import FORMATS, Finding
 from surgeon.app.record import sha256, versions
+from surgeon.app.screen import Screen
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import read_all
 from surgeon.ir.process import python
-from surgeon.report import Progress
 
 MANIFEST = "surgeon-manifest.jsonl"
 REPORTS = "surgeon-reports"  # the folder of the models' JSON reports
@@ -59,6 +61,29 @@ class Unit(ABC):
         `inputs` are the hashes of the sources, `shared` the options and versions of this run.
         """
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Printing(Unit):
+    """Models of which a command prints a JSON value, which the manifest has as `key`.
+
+    more  further words of the command
+    part  what the manifest has of the value
+    """
+
+    command: str
+    key: str
+    more: tuple[str, ...] = ()
+    part: Callable[[Any], Any] = lambda value: value
+
+    def words(self) -> list[str]:
+        return [self.command, *map(word, self.sources), "--format", "json", *self.more]
+
+    def result(self, printed: str) -> dict[str, Any] | None:
+        try:
+            return {self.key: self.part(json.loads(printed))}
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,41 +183,62 @@ def word(path: Path) -> str:
     return os.path.join(".", path) if str(path).startswith("-") else str(path)
 
 
-def check_jobs(jobs: int) -> None:
-    """Raise UsageError where there is no process."""
-    if jobs < 1:
-        raise UsageError(f"--jobs takes a number of processes, 1 at least, not {jobs}.")
+def check_alone(args: argparse.Namespace, options: Sequence[str], what: str) -> None:
+    """Raise UsageError where one of the options is given, each of which is for `what` alone."""
+    for name in options:
+        if getattr(args, name):
+            raise UsageError(f"--{name.replace('_', '-')} is for {what}")
+
+
+def print_whole(
+    outcomes: Sequence[Outcome],
+    args: argparse.Namespace,
+    screen: Screen,
+    findings: Callable[[Outcome], Iterable[Finding]],
+) -> None:
+    """Print what a format for machines has of all outcomes together."""
+    if args.format == "json":
+        screen.text(json.dumps([o.entry for o in outcomes], indent=2, ensure_ascii=False))
+    elif args.format in FORMATS:
+        screen.text(FORMATS[args.format]([f for o in outcomes for f in findings(o)]))
 
 
 def run_all(
     todo: Sequence[Unit],
     words: Sequence[str],
-    manifest: Path | None,
-    jobs: int,
-    told: Callable[[Outcome], None],
-    progress: Progress,
+    manifest: str | Path | None,
+    args: argparse.Namespace,
+    screen: Screen,
+    line: Callable[[Outcome], None],
+    value: Callable[[Outcome], dict[str, Any]] = lambda outcome: outcome.entry,
 ) -> list[Outcome]:
-    """Run the command of each model in a process of its own, `jobs` at a time, and report each outcome as it comes.
+    """Run the command of each model in a process of its own, `args.jobs` at a time.
 
     words     the options that all share
     manifest  the file of what is done; None keeps nothing
+    line      prints an outcome, as it comes; with --format jsonl its JSON `value` is printed
 
     The outcomes are in the order of `todo`. On an interrupt the processes end, and nothing of theirs stays half
-    written.
+    written. Raises UsageError where there is no process.
     """
-    done = Manifest(manifest)
+    if args.jobs < 1:
+        raise UsageError(f"--jobs takes a number of processes, 1 at least, not {args.jobs}.")
+    done = Manifest(None if manifest is None else Path(manifest))
     shared = {"options": list(words), "versions": versions()}
     processes = _Processes()
     outcomes: dict[Unit, Outcome] = {}
     skipped = 0
-    progress("models", 0, len(todo))
-    with ThreadPoolExecutor(jobs) as pool:
+    with screen.progress() as progress, ThreadPoolExecutor(args.jobs) as pool:
+        progress("models", 0, len(todo))
         futures = [pool.submit(_run, unit, words, shared, done, processes) for unit in todo]
         try:
             for future in as_completed(futures):
                 outcome = future.result()
                 outcomes[outcome.unit] = outcome
-                told(outcome)
+                if args.format == "text":
+                    line(outcome)
+                elif args.format == "jsonl":
+                    screen.text(json.dumps(value(outcome) | {"skipped": outcome.skipped}, ensure_ascii=False))
                 skipped += outcome.skipped  # what an earlier run did says nothing of the time that is left
                 progress("models", len(outcomes) - skipped, len(todo) - skipped)
         except BaseException:

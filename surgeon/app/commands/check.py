@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all, word
+from surgeon.app.batch import Outcome, Printing, models, run_all
 from surgeon.app.commands import DONE, FAILED, WRONG, ended
 from surgeon.app.findings import FORMATS, NOT_TAKEN, ON_GPU, UNKNOWN, UNREADABLE, WARNING, Finding
 from surgeon.app.screen import Screen, complain
@@ -72,40 +72,22 @@ def _files(given: Sequence[str]) -> list[str]:
 # ---- many files ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Checking(Unit):
-    """A file to check."""
-
-    def words(self) -> list[str]:
-        return ["check", word(self.sources[0]), "--format", "json", "--quiet", "--no-config"]
-
-    def result(self, printed: str) -> dict[str, Any] | None:
-        try:
-            (verdict,) = json.loads(printed)["files"]
-        except ValueError:
-            return None
-        return {"verdict": verdict}
-
-
 def _many(files: Sequence[str], args: argparse.Namespace, target: Target, screen: Screen) -> list[FileVerdict]:
     """The verdict on each file, from its own process, printed as it comes."""
-    check_jobs(args.jobs)
     if args.format == "text":
         screen.line(f"{counted(len(files), 'file')}, {arguments.target_of(args)[1]}")
 
-    def told(outcome: Outcome) -> None:
+    def line(outcome: Outcome) -> None:
         verdict = _verdict_of(outcome, target)
-        if args.format == "jsonl":
-            screen.text(json.dumps(verdict.to_json() | {"skipped": outcome.skipped}, ensure_ascii=False))
-        elif args.format == "text":
-            screen.line(f"{verdict.file}  {_sentence(verdict)}", "" if verdict.taken else "bad")
-            if args.verbose and not verdict.taken:
-                _print_nodes(verdict, screen)
+        screen.line(f"{verdict.file}  {_sentence(verdict)}", "" if verdict.taken else "bad")
+        if args.verbose and not verdict.taken:
+            _print_nodes(verdict, screen)
 
-    todo = [Checking(file, (Path(file),)) for file in files]
-    manifest = None if args.out is None else Path(args.out)
-    with screen.progress() as progress:
-        outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told, progress)
+    more = ("--quiet", "--no-config")
+    todo = [Printing(f, (Path(f),), "check", "verdict", more, lambda value: value["files"][0]) for f in files]
+    outcomes = run_all(
+        todo, _shared_words(args), args.out, args, screen, line, lambda outcome: _verdict_of(outcome, target).to_json()
+    )
     verdicts = [_verdict_of(o, target) for o in outcomes]
     if args.format == "text":
         _print_sum(verdicts, target, screen)

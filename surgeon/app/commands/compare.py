@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from surgeon.app import arguments
-from surgeon.app.batch import Outcome, Unit, check_jobs, models, run_all, word
+from surgeon.app.batch import Outcome, Printing, check_alone, models, print_whole, run_all
 from surgeon.app.commands import DONE, FAILED, ended, worst
 from surgeon.app.findings import DIFFERS, FORMATS, UNREADABLE, Finding
 from surgeon.app.screen import Screen
@@ -95,54 +94,30 @@ def _findings(file: str, found: Mapping[str, Any]) -> Iterator[Finding]:
 # ---- many pairs ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Comparing(Unit):
-    """Two models to compare."""
-
-    def words(self) -> list[str]:
-        return ["compare", *map(word, self.sources), "--format", "json"]
-
-    def result(self, printed: str) -> dict[str, Any] | None:
-        try:
-            return {"comparison": json.loads(printed)}
-        except ValueError:
-            return None
-
-
 def _many(args: argparse.Namespace, screen: Screen) -> int:
     """Compare each model of a folder with the one of the same name in another; the exit status is the worst of any."""
-    for name in ALONE:
-        if getattr(args, name):
-            raise UsageError(f"--{name.replace('_', '-')} is for one pair of models.")
-    check_jobs(args.jobs)
-    todo = _pairs(Path(args.original), Path(args.rewritten))
+    check_alone(args, ALONE, "one pair of models.")
 
-    def told(outcome: Outcome) -> None:
+    def line(outcome: Outcome) -> None:
         entry = outcome.entry
-        if args.format == "text":
-            screen.line(f"{entry['model']}  {_sentence(entry)}", "" if entry["status"] == DONE else "bad")
-        elif args.format == "jsonl":
-            screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
+        screen.line(f"{entry['model']}  {_sentence(entry)}", "" if entry["status"] == DONE else "bad")
 
-    manifest = None if args.out is None else Path(args.out)
-    with screen.progress() as progress:
-        outcomes = run_all(todo, _shared_words(args), manifest, args.jobs, told, progress)
+    todo = _pairs(Path(args.original), Path(args.rewritten))
+    outcomes = run_all(todo, _shared_words(args), args.out, args, screen, line)
     if args.format == "text":
         agree = sum(o.entry["status"] == DONE for o in outcomes)
         unread = sum("error" in o.entry for o in outcomes)
         said = [f"{agree} of {len(outcomes)} pairs agree"] + ([f"{unread} could not be compared"] if unread else [])
         screen.line("; ".join(said), "good" if agree == len(outcomes) else "bad")
-    elif args.format == "json":
-        screen.text(json.dumps([o.entry for o in outcomes], indent=2, ensure_ascii=False))
-    elif args.format in FORMATS:
-        screen.text(FORMATS[args.format]([f for o in outcomes for f in _found(o)]))
+    print_whole(outcomes, args, screen, _found)
     return ended(worst([o.entry["status"] for o in outcomes]), args.exit_zero)
 
 
-def _pairs(originals: Path, rewritten: Path) -> list[Comparing]:
+def _pairs(originals: Path, rewritten: Path) -> list[Printing]:
     if not (originals.is_dir() and rewritten.is_dir()):
         raise UsageError("several models are compared folder by folder: surgeon compare ORIGINALS/ REWRITTEN/.")
-    found = [Comparing(name, (path, rewritten / name)) for path, name in models([str(originals)])]
+    pairs = ((name, (path, rewritten / name)) for path, name in models([str(originals)]))
+    found = [Printing(name, paths, "compare", "comparison") for name, paths in pairs]
     if not found:
         raise UsageError(f"the folder '{originals}' has no .onnx file.")
     return found

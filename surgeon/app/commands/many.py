@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from surgeon.app.arguments import RewriteArguments
-from surgeon.app.batch import MANIFEST, Outcome, Rewriting, check_jobs, run_all, units
+from surgeon.app.batch import MANIFEST, Outcome, Rewriting, check_alone, print_whole, run_all, units
 from surgeon.app.commands import DONE, FAILED, UNTAKEN, WORST_FIRST, WRONG, ended, known, worst
-from surgeon.app.findings import FORMATS, UNREADABLE, Finding, of_report
+from surgeon.app.findings import UNREADABLE, Finding, of_report
 from surgeon.app.screen import Screen
-from surgeon.errors import UsageError
 from surgeon.pipeline.option import words_of
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.report import counted, target_name
@@ -25,33 +24,20 @@ ALONE = ("check", "explain", "report", "diff", "write_calibration_cache")  # opt
 
 def run(args: argparse.Namespace) -> int:
     """Rewrite every model into the folder `args.out`; the exit status is the worst of any."""
-    for name in ALONE:
-        if getattr(args, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{flag} is for one model. Each model's JSON report is written without it.")
-    check_jobs(args.jobs)
+    check_alone(args, ALONE, "one model. Each model's JSON report is written without it.")
     screen = Screen(args.quiet)
     out = Path(args.out)
     todo = units(args.models, out)
-
     if args.format == "text":
         _print_warnings(args, screen)
 
-    def told(outcome: Outcome) -> None:
-        entry = outcome.entry
-        if args.format == "text":
-            screen.line(_line(outcome), "" if entry["status"] in (DONE, UNTAKEN) else "bad")
-        elif args.format == "jsonl":
-            screen.text(json.dumps(entry | {"skipped": outcome.skipped}, ensure_ascii=False))
+    def line(outcome: Outcome) -> None:
+        screen.line(_line(outcome), "" if outcome.entry["status"] in (DONE, UNTAKEN) else "bad")
 
-    with screen.progress() as progress:
-        outcomes = run_all(todo, words_of(RewriteArguments, vars(args)), out / MANIFEST, args.jobs, told, progress)
+    outcomes = run_all(todo, words_of(RewriteArguments, vars(args)), out / MANIFEST, args, screen, line)
     if args.format == "text":
         _print_table(outcomes, screen)
-    elif args.format == "json":
-        screen.text(json.dumps([o.entry for o in outcomes], indent=2, ensure_ascii=False))
-    elif args.format in FORMATS:
-        screen.text(FORMATS[args.format]([f for o in outcomes for f in _findings(o)]))
+    print_whole(outcomes, args, screen, _findings)
     status = worst([o.entry["status"] for o in outcomes])
     return ended(status, args.exit_zero)
 
