@@ -6,11 +6,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, helper
+from onnx import ModelProto, ValueInfoProto, helper
 
 from surgeon.ir.run import Runner
 
 OPSET = 20
+
+
+def axes_of(mask: int, rank: int) -> tuple[int, ...]:
+    """The axes of a TensorRT bit mask."""
+    return tuple(axis for axis in range(rank) if mask >> axis & 1)
 
 
 def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndarray:
@@ -22,8 +27,7 @@ def run(operator: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndar
         for name, value in present.items()
     ]
     node = helper.make_node(operator, names, ["y"], **attributes)
-    output = helper.make_value_info("y", helper.make_tensor_type_proto(infos[0].type.tensor_type.elem_type, None))
-    graph = helper.make_graph([node], operator, infos, [output])
+    graph = helper.make_graph([node], operator, infos, [ValueInfoProto(name="y")])
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", OPSET)])
     return _runner(model.SerializeToString()).run(present)[0]
 

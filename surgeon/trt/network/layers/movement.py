@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from surgeon.trt.network.definition import Layer
+from surgeon.trt.network.layers import kernels
 
 
 def concatenation(layer: Layer, *inputs: np.ndarray) -> np.ndarray:
@@ -113,40 +114,21 @@ def gather(layer: Layer, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """As ONNX Gather, GatherElements and GatherND; negative indices count from the end, others outside raise."""
     mode, axis, leading = layer.native.mode.name, layer.native.axis, layer.native.num_elementwise_dims
     if mode == "ELEMENT":
-        return np.asarray(data[_elements(indices, axis)])
+        return kernels.run("GatherElements", data, indices, axis=axis)
     if mode == "ND":
-        index = (*_grid(indices.shape[:leading], indices.ndim - 1), *np.moveaxis(indices, -1, 0))
-        return np.asarray(data[index])
+        return kernels.run("GatherND", data, indices.astype(np.int64), batch_dims=leading)
     if leading == 0:
         return data.take(indices, axis)
-    data, indices = _broadcast_first(data, indices)
+    size = np.broadcast_shapes(data.shape[:1], indices.shape[:1])
+    data, indices = (np.broadcast_to(x, size + x.shape[1:]) for x in (data, indices))
     return np.stack([values.take(index, axis - 1) for values, index in zip(data, indices, strict=True)])
-
-
-def _broadcast_first(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    size = np.broadcast_shapes(x.shape[:1], y.shape[:1])
-    return np.broadcast_to(x, size + x.shape[1:]), np.broadcast_to(y, size + y.shape[1:])
-
-
-def _grid(sizes: tuple[int, ...], rank: int) -> list[np.ndarray]:
-    """Index arrays that walk each of the leading dimensions of an index tensor of this rank."""
-    return [np.arange(size).reshape([-1] + [1] * (rank - 1 - axis)) for axis, size in enumerate(sizes)]
-
-
-def _elements(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    grid = _grid(indices.shape, indices.ndim)
-    grid[axis] = indices
-    return tuple(grid)
 
 
 def scatter(layer: Layer, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """As ONNX ScatterElements and ScatterND without reduction."""
-    result = data.copy()
     if layer.native.mode.name == "ELEMENT":
-        result[_elements(indices, layer.native.axis)] = updates
-    else:
-        result[tuple(np.moveaxis(indices, -1, 0))] = updates
-    return np.asarray(result)
+        return kernels.run("ScatterElements", data, indices, updates, axis=layer.native.axis)
+    return kernels.run("ScatterND", data, indices.astype(np.int64), updates)
 
 
 def one_hot(layer: Layer, indices: np.ndarray, values: np.ndarray, depth: np.ndarray) -> np.ndarray:
@@ -164,7 +146,7 @@ def non_zero(layer: Layer, x: np.ndarray) -> np.ndarray:
 
 def topk(layer: Layer, x: np.ndarray, k: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
     """Values and positions, best first; of equal values the one with the lower position first."""
-    (axis,) = axes_of(layer.native.axes, x.ndim)
+    (axis,) = kernels.axes_of(layer.native.axes, x.ndim)
     if layer.native.op.name == "MAX":  # sorted from the back, so that reversing keeps lower positions first
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
     else:
@@ -174,18 +156,9 @@ def topk(layer: Layer, x: np.ndarray, k: np.ndarray | None = None) -> tuple[np.n
     return results
 
 
-def axes_of(mask: int, rank: int) -> tuple[int, ...]:
-    """The axes of a TensorRT bit mask."""
-    return tuple(axis for axis in range(rank) if mask >> axis & 1)
-
-
 def reverse_sequence(layer: Layer, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    batch, time = layer.native.batch_axis, layer.native.sequence_axis
-    moved = np.moveaxis(x, (batch, time), (0, 1))
-    result = moved.copy()
-    for row, length in enumerate(lengths):
-        result[row, :length] = moved[row, :length][::-1]
-    return np.moveaxis(result, (0, 1), (batch, time))
+    axes = {"batch_axis": layer.native.batch_axis, "time_axis": layer.native.sequence_axis}
+    return kernels.run("ReverseSequence", x, lengths.astype(np.int64), **axes)
 
 
 def kv_cache_update(layer: Layer, cache: np.ndarray, update: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ import numpy as np
 
 from surgeon.trt.network.definition import Layer, weights_array
 from surgeon.trt.network.layers import kernels
-from surgeon.trt.network.layers.movement import axes_of
 
 f32 = np.float32
 
@@ -32,7 +31,7 @@ REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
 
 def reduce(layer: Layer, x: np.ndarray) -> np.ndarray:
     operation, native = layer.native.op.name, layer.native
-    where: dict[str, Any] = {"axis": axes_of(native.axes, x.ndim), "keepdims": native.keep_dims}
+    where: dict[str, Any] = {"axis": kernels.axes_of(native.axes, x.ndim), "keepdims": native.keep_dims}
     if operation in ("SUM", "PROD"):
         where["dtype"] = x.dtype  # NumPy would widen int32
     if operation in ("MAX", "MIN"):
@@ -49,16 +48,12 @@ def _extreme(dtype: np.dtype, lowest: bool) -> Any:
 
 
 def cumulative(layer: Layer, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    along, native = int(axis), layer.native
-    values = np.flip(x, along) if native.reverse else x
-    result = np.cumsum(values, along, dtype=x.dtype)
-    if native.exclusive:
-        result = result - values
-    return np.flip(result, along) if native.reverse else result
+    native = layer.native
+    return kernels.run("CumSum", x, axis, exclusive=int(native.exclusive), reverse=int(native.reverse))
 
 
 def softmax(layer: Layer, x: np.ndarray) -> np.ndarray:
-    return _softmax(x, axes_of(layer.native.axes, x.ndim))
+    return _softmax(x, kernels.axes_of(layer.native.axes, x.ndim))
 
 
 def _softmax(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -73,7 +68,7 @@ def normalization(layer: Layer, x: np.ndarray, factor: np.ndarray, shift: np.nda
     the spatial axes only, is an instance normalization.
     """
     native, groups = layer.native, layer.native.num_groups
-    axes = axes_of(native.axes, x.ndim)
+    axes = kernels.axes_of(native.axes, x.ndim)
     if groups == 1:
         return np.asarray(_standardized(x, axes, native.epsilon) * factor + shift)
     if axes != tuple(range(2, x.ndim)):
@@ -248,7 +243,7 @@ def resize(layer: Layer, x: np.ndarray, sizes: np.ndarray | None = None) -> np.n
     )  # fmt: skip
 
 
-def attention(
+def attention_input(
     layer: Layer, query: np.ndarray, key: np.ndarray, value: np.ndarray, mask: np.ndarray | None = None
 ) -> np.ndarray:
     """softmax(query key^T + mask) value on (batch, heads, tokens, size); fewer key heads are shared by query heads."""
@@ -308,43 +303,17 @@ def nms(
     least: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Rows (batch, class, box) by batch and, within a batch, by falling score; and how many there are."""
+    limits = [None if given is None else given.reshape(1) for given in (most.astype(np.int64), overlap, least)]
+    form = int(layer.native.bounding_box_format.name == "CENTER_SIZES")
     rows: list[tuple[int, int, int]] = []
     for batch in range(scores.shape[0]):
-        kept = []
+        kept: list[tuple[int, int, int]] = []
         for label in range(scores.shape[2]):
-            corners = _corners(boxes[batch] if boxes.ndim == 3 else boxes[batch, :, label], layer.native)
-            limits = int(most), 0.0 if overlap is None else float(overlap), 0.0 if least is None else float(least)
-            chosen = _suppressed(corners, scores[batch, :, label], layer.native.topk_box_limit, *limits)
-            kept += [(batch, label, int(box)) for box in chosen]
+            ranked = np.argsort(-scores[batch, :, label], kind="stable")[: layer.native.topk_box_limit]
+            of_class = (boxes[batch] if boxes.ndim == 3 else boxes[batch, :, label])[None, ranked]
+            of_scores = scores[batch, ranked, label][None, None]
+            found = kernels.run("NonMaxSuppression", of_class, of_scores, *limits, center_point_box=form)
+            kept += [(batch, label, int(ranked[box])) for box in found[:, 2]]
         rows += sorted(kept, key=lambda row: -float(scores[row[0], row[2], row[1]]))
     indices = np.asarray(rows, layer.outputs[0].dtype).reshape(-1, 3)
     return (indices, np.asarray(len(rows), np.int32))[: len(layer.outputs)]
-
-
-def _corners(boxes: np.ndarray, native: Any) -> np.ndarray:
-    if native.bounding_box_format.name == "CENTER_SIZES":
-        centre, half = boxes[:, :2], boxes[:, 2:] / 2
-        return np.concatenate([centre - half, centre + half], 1)
-    first, second = boxes[:, :2], boxes[:, 2:]
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], 1)
-
-
-def _suppressed(
-    corners: np.ndarray, scores: np.ndarray, considered: int, most: int, overlap: float, least: float
-) -> list[int]:
-    order = [box for box in np.argsort(-scores, kind="stable") if scores[box] > least][:considered]
-    chosen: list[int] = []
-    for box in order:
-        if len(chosen) >= most:
-            break
-        if all(_overlap(corners[box], corners[other]) <= overlap for other in chosen):
-            chosen.append(int(box))
-    return chosen
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """Intersection over union of two boxes given by two corners."""
-    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
-    shared = float(np.prod(np.maximum(sides, 0)))
-    union = float(np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2])) - shared
-    return shared / union if union > 0 else 0.0
