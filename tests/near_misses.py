@@ -473,9 +473,9 @@ def _difference(near: Near) -> str | None:
 
     from surgeon.ir.definitions import by_definition
 
+    before = ModelProto.FromString(near.model.SerializeToString())
     after = surgeon.rewrite(near.model, **near.options).model
-    before = by_definition(ModelProto.FromString(near.model.SerializeToString()))
-    error, why = compare_models(before, after)
+    error, why = compare_models(by_definition(before), by_definition(after))  # some of after's nodes may be before's
     return None if error is None else why
 
 
