@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -140,6 +141,10 @@ def test_a_parser_that_lacks_a_driver_says_nothing(tmp_path: Path, monkeypatch: 
     no_driver = Untaken("act", "Relu", "Error Code 1: Cuda Runtime (cudaError 35: CUDA driver version is insufficient)")
     monkeypatch.setattr("surgeon.trt.refusals.parser_refusals", lambda trt, source: [no_driver])
     assert ask(file, target) is None
+    both = replace(no_driver, why=f"Invalid Node: must have type Int32 [a.cpp::catchCudaError::250] {no_driver.why}")
+    monkeypatch.setattr("surgeon.trt.refusals.parser_refusals", lambda trt, source: [both])
+    told = ask(file, target)
+    assert told is not None and [r.why for r in told.refused] == ["Invalid Node: must have type Int32"]
 
 
 def test_a_node_that_no_pass_mends_is_said_with_what_a_person_can_do(tmp_path: Path, capsys: Captured) -> None:

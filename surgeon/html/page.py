@@ -423,12 +423,8 @@ def _kernels(rows: Sequence[Any]) -> str:
 
 
 def _footer(report: Report) -> str:
-    mode = {
-        "window": "each rewrite proved on its own window",
-        "full": "each rewrite and the whole models proved",
-        "none": "nothing proved",
-    }[report.verify.get("mode", "window")]
-    return f"<footer>surgeon {escape(report.surgeon)}, {mode}, {report.seconds:.1f} s</footer>"
+    mode = report.verify.get("mode", "window")
+    return f"<footer>surgeon {escape(report.surgeon)}, --verify {mode}, {report.seconds:.1f} s</footer>"
 
 
 # ---- small things ----------------------------------------------------------------------------------------------------

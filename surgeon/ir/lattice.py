@@ -39,6 +39,11 @@ class TensorType(NamedTuple):
 UNKNOWN = TensorType(0, None)
 
 
+def may_hold_sizes(dtype: int, rank: int) -> bool:
+    """Whether floats of this type, in so many dimensions, can be sizes that an exporter wrote as floats."""
+    return dtype in FLOATS and rank < 2
+
+
 def is_static(shape: Shape | None) -> bool:
     """Whether every size is known."""
     return shape is not None and all(type(d) is int for d in shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -13,7 +12,8 @@ from onnx import ModelProto, TensorProto
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
 from surgeon.ir.files import data_beside
-from surgeon.ir.graph import Node
+from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import may_hold_sizes
 from surgeon.ir.model import Model
 from surgeon.pipeline.narrowing import narrowable
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
@@ -22,15 +22,16 @@ from surgeon.pipeline.source import Source
 from surgeon.report import Declined
 from surgeon.rules.registry import passes
 from surgeon.targets.condition import dtype_name
+from surgeon.targets.conditions.shapes import SIZED, float_sizes, input_of_sizes
 from surgeon.targets.dtypes import lacking_types
 from surgeon.targets.releases import RELEASES, dotted
 from surgeon.targets.target import Target
 from surgeon.targets.unsupported import Kind
 
-OF_FLOATS = re.compile("a size follows from the input '(.*)', which holds floats")
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
 NARROWER = "--allow-narrowing converts its types to supported ones, and reports the error"
+MEASURED = "make the size an input of integers, or compute it from shapes"
 SMALL = "hold these numbers in int32 or in fp32"
 
 
@@ -55,20 +56,30 @@ def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     narrowed = _taken_in_other_types(result, options)
     found = []
     for d in refused:
-        cure = _option(d, unproved.get(d.node, ""), by_default, narrowed)
-        found.append(cure or _cure(nodes.get(d.node), options.target))
+        node = nodes.get(d.node)
+        cure = _option(d, node, unproved.get(d.node, ""), by_default, narrowed)
+        found.append(cure or _cure(node, options.target))
     return found
 
 
-def _option(refused: Declined, unproved: str, by_default: Collection[str], narrowed: Collection[str]) -> str:
+def _option(
+    refused: Declined, node: Node | None, unproved: str, by_default: Collection[str], narrowed: Collection[str]
+) -> str:
     """The option that makes the target support a node, as a sentence; empty for none."""
-    if sizes := OF_FLOATS.search(refused.why):
-        return f"--input {shlex.quote(f'{sizes[1]}=int64')} makes it an input of integers"
+    sizes = input_of_sizes(node) if node is not None and node.key in SIZED else None
+    if node is not None and sizes is not None and refused.why == float_sizes.check(node):
+        given = f"--input {shlex.quote(f'{sizes.name}=int64')} makes it an input of integers"
+        return given if _becomes_sizes(sizes) else MEASURED
     if unproved:
         return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
         return "omit --only, --skip or --strategy"
     return NARROWER if refused.node in narrowed else ""
+
+
+def _becomes_sizes(value: Value) -> bool:
+    model = value.graph.model
+    return may_hold_sizes(model.dtype(value), len(model.shape(value) or ()))
 
 
 def _cure(node: Node | None, target: Target) -> str:

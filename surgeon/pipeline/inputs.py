@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.lattice import FLOATS, declared_shape
+from surgeon.ir.lattice import declared_shape, may_hold_sizes
 from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import difference
@@ -120,7 +120,7 @@ class _Step:
         """What gives an input its form. Raises UsageError."""
         dims = declared_shape(info)
         elem = info.type.tensor_type.elem_type
-        if not form.layout and elem in FLOATS and len(dims) < 2:
+        if not form.layout and may_hold_sizes(elem, len(dims)):
             return cls(SIZES[form.kind], elem, (), None, None)
         if not form.layout:
             raise UsageError(f"the input '{info.name}' cannot become {form.kind}: {OF_SIZES}.")

@@ -20,8 +20,8 @@ from surgeon.targets.target import Target
 from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.runtime import CLASSIC, RTX, gpu, target_of, title, use
 
-# A parser that computes sizes on the GPU says this where there is none: then it says nothing of the model.
-_NO_DRIVER = "cudaError"
+# What a parser adds to its errors about sizes where there is no GPU, and alone says nothing of the model.
+_NO_DRIVER = re.compile(r"(\[\S+::catchCudaError\S*\] )?Error Code 1: Cuda Runtime \(.*?cudaError[^()]*\)*\s*")
 
 
 def refusals(trt: Any, source: Path, log: PolygraphyLog) -> list[Untaken]:
@@ -125,9 +125,8 @@ def ask(file: str, target: Target) -> Answer | None:
             refused = parser_refusals(trt, Path(file))
     except SurgeonError:  # it does not load, or Polygraphy drives the other one in this process
         return None
-    if any(_NO_DRIVER in refusal.why for refusal in refused):
-        return None
-    return Answer(title(trt), refused)
+    told = [replace(refusal, why=_NO_DRIVER.sub("", refusal.why).strip()) for refusal in refused]
+    return None if any(not refusal.why for refusal in told) else Answer(title(trt), told)
 
 
 def why_not(target: Target) -> str:

@@ -22,9 +22,6 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("RandomNormal", "rtx", "a scale that is not positive is refused", 1, *both("() => (float[2] y) { y = RandomNormal <scale = 0.0, shape = [2]> () }", "scale = 0.0", "scale = 0.5")),
         Example("RandomNormalLike", "rtx", "a scale that is not positive is refused", 1, *both("(float[2] x) => (float[2] y) { y = RandomNormalLike <scale = 0.0> (x) }", "scale = 0.0", "scale = 0.5")),
     ],
-    "range_by_input": [
-        Example("Range", "7.0 to 8.4, rtx", "its bounds follow from the input 'x', which holds floats", 11, *both("(float x, int64 n) => (float[n] y) <float a = {0}, float b = {2}> { c = Cast <to = 1> (n) y = Range (a, x, b) }", "(a, x, b)", "(a, b, b)", "(a, c, b)")),
-    ],
     "Constant.made.where": [
         Example("Constant", "8.4", "a constant of booleans that is an output is read as int32", 13, *both("() => (bool[2] y) { y = Constant <value = bool[2] {1, 0}> () }", "bool[2]", "float[2]")),
     ],

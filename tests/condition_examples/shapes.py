@@ -42,10 +42,17 @@ FLOATS_AS_SIZES = {
     **SHAPED,
     "OneHot": ("z = ReduceMax <keepdims = 0> (r) i = Cast <to = 7> (x) y = OneHot <axis = 0> (i, z, p)",),
     "TopK": ("z = ReduceMax <keepdims = 1> (r) y, i = TopK (x, z)",),
+    "Range": tuple(f"l = ReduceMax <keepdims = 0> (r) m = Cast <to = {to}> (l) y = Range (m, m, m)" for to in (1, 7)),
 }
-RETURNED = {"OneHot": "(float[a,b,c] y)"}
-RARE = {"OneHot", "TopK"}  # 8.4 refuses these for another reason
+RETURNED = {"OneHot": "(float[a,b,c] y)", "Range": "(float[a] y)"}
 CONSTANTS = "<int64[2] e = {1, 1}, int64[2] a = {0, 1}, float[2] p = {0, 1}>"
+OF_FLOATS = "a size follows from the input 'q', which holds floats"
+SCALED = (
+    "(float[1,4] x, float[2] q, int64[2] n) => (float[a,b] y) { h = Shape (x) f = Cast <to = 1> (h) t = Abs (q) "
+    'y = Resize <nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"> (x, , t) }'
+)
+BY_NUMBER = "(float[1,4] x, float[2] q) => (float[a,b] y) { y = OP (x, q) }"
+FIXED = "(float[1,4] x) => (float[a,b] y) <float[2] q = {1, 1}> { y = OP (x, q) }"
 
 
 def of_floats(op: str, call: str) -> Example:
@@ -54,13 +61,25 @@ def of_floats(op: str, call: str) -> Example:
     )
     text = f"{given} => {RETURNED.get(op, '(float[a,b] y)')} {CONSTANTS} {{ r = Cast <to = 7> (q) {call} }}"
     beside = {"TopK": (BAD_INPUT.format(1),)}.get(op, ())
-    first, why = "8.5" if op in RARE else "8.4", "a size follows from the input 'q', which holds floats"
+    first = {"OneHot": "8.5", "TopK": "8.5", "Range": "7.0"}.get(op, "8.4")
     taken = text.replace("float[2] q", "int64[2] q").replace("float[4] q", "int64[4] q")
-    return Example(op, f"{first} to 11.4, rtx", why, 13, text, (taken,), beside=beside)
+    return Example(op, f"{first} to 11.4, rtx", OF_FLOATS, 13, text, (taken,), beside=beside)
+
+
+OF_SIZES = [
+    *(of_floats(op, call) for op, calls in FLOATS_AS_SIZES.items() for call in calls),
+    Example("Resize", "8.4 to 11.4, rtx", OF_FLOATS, 13, *both(SCALED, "Abs (q)", "Cast <to = 1> (n)", "Div (f, f)"), beside=("its input 2 must be an initializer",)),
+    Example("Resize", "8.4 to 11.4, rtx", OF_FLOATS, 10, BY_NUMBER, (FIXED,)),
+    Example("Upsample", "8.5 to 11.4, rtx", OF_FLOATS, 9, BY_NUMBER, (FIXED,), beside=("its input 1 must be an initializer",)),
+    Example("HannWindow", "10.4 to 11.4, rtx", OF_FLOATS, 17, *both("(float q, int64 n) => (float[a] y) { r = Cast <to = 7> (q) y = HannWindow (r) }", "Cast <to = 7> (q)", "Cast <to = 7> (n)")),
+    # what it is computed through: every operator of the way up is looked at, and one that gives data ends it
+    Example("Slice", "8.4 to 11.4, rtx", OF_FLOATS, 13, *both("(float[2,3] x, float[4,3] q) => (float[a,b] y) <int64[1] e = {1}> { m = ReduceMax <keepdims = 0> (q) r = Cast <to = 7> (m) s = Reshape (r, e) y = Slice (x, e, s, e) }", "ReduceMax <keepdims = 0> (q)", "ArgMax <axis = 0, keepdims = 0> (e)")),
+    Example("Slice", "8.4 to 11.4, rtx", OF_FLOATS.replace("floats", "bool"), 13, *both("(float[2,3] x, bool[1] q) => (float[a,b] y) <int64[1] e = {1}> { s = Cast <to = 7> (q) y = Slice (x, e, s, e) }", "bool[1] q", "int64[1] q")),
+]  # fmt: skip
 
 
 EXAMPLES: dict[str, list[Example]] = {
-    "float_sizes": [of_floats(op, call) for op, calls in FLOATS_AS_SIZES.items() for call in calls],
+    "float_sizes": OF_SIZES,
     "shape_range": [
         Example("Shape", "6.0 to 9.3", "start and end are not read: it would return the whole shape", 15, *both(f"(float[2,3] x) => (int64[n] y) {{ y = Shape <{written} = 1> (x) }}", f"{written} = 1", "start = 0", "start = -2", "end = 2"))
         for written in ("start", "end")

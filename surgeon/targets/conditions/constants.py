@@ -1,10 +1,5 @@
 """What makes numbers out of none: Constant, Range, the random operators."""
 
-from onnx import TensorProto
-
-from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, dtype_of, input_of
-from surgeon.targets.conditions.resize import float_input
 from surgeon.targets.releases import RTX, between, up_to
 from surgeon.targets.rows import refuses
 
@@ -34,15 +29,3 @@ ROWS = (
             source="measured with TensorRT-RTX 1.7.1: Assertion beta > 0 failed"),
 )
 # fmt: on
-
-
-@condition("Range", between((7, 0), (8, 4), rtx=True),
-           source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type "
-                  "Int32; with TensorRT-RTX 1.7.1: Assertion !isInFlight failed. What follows from "
-                  "shapes and integers is built")  # fmt: skip
-@condition("Range", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion !isInFlight failed; sizes are taken")
-def range_by_input(node: Node) -> str | None:
-    if dtype_of(node) not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        return None
-    found = next(filter(None, (float_input(input_of(node, position)) for position in range(3))), None)
-    return None if found is None else f"its bounds follow from the input '{found.name}', which holds floats"

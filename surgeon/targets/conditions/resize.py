@@ -1,18 +1,10 @@
 """What samples images: Resize, GridSample, RoiAlign."""
 
-from onnx import TensorProto
-
-from surgeon.ir.following import sources
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Node
 from surgeon.ir.lattice import is_static
-from surgeon.ir.operators import MEASURES
-from surgeon.targets.condition import condition, constant_of, input_of, opset_of, shape_of
+from surgeon.targets.condition import condition, constant_of, opset_of, shape_of
 from surgeon.targets.releases import RTX, between, since, up_to
 from surgeon.targets.rows import other_than, refuses
-
-SCALES_CONE = 64  # nodes that are searched upstream of computed scales
-FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
-
 
 # fmt: off
 ROWS = (
@@ -58,17 +50,6 @@ ROWS = (
 # fmt: on
 
 
-@condition("Resize", between((8, 4), (8, 4)),
-           source="measured with TensorRT 8.4.1.5: network input that is shape tensor must have type "
-                  "Int32")  # fmt: skip
-@condition("Resize Upsample", RTX,
-           source="measured with TensorRT-RTX 1.7.1: Network input is a shape tensor and must have type "
-                  "Int32 or Int64")  # fmt: skip
-def resize_by_input(node: Node) -> str | None:
-    found = float_input(input_of(node, 2 if node.op == "Resize" and opset_of(node) >= 11 else 1))
-    return None if found is None else f"its scales follow from the input '{found.name}', which holds floats"
-
-
 @condition("Resize", RTX, source="measured with TensorRT-RTX 1.7.1: axis 0 with inherently negative length")
 def sizes_of_some_axes(node: Node) -> str | None:
     axes, shape = node.attr("axes"), shape_of(node)
@@ -76,12 +57,6 @@ def sizes_of_some_axes(node: Node) -> str | None:
         return None
     others = [d for k, d in enumerate(shape) if k not in {a % len(shape) for a in axes}]
     return None if is_static(tuple(others)) else "the sizes of the axes that are not named are read as -1"
-
-
-def float_input(value: Value | None) -> Value | None:
-    """An input of the model, of floats, that a value is computed from through few nodes; None where there is none."""
-    found = sources([value], lambda node: node.key not in MEASURES, most=SCALES_CONE)
-    return next((v for v in found if v.producer is None and v.is_input and v.graph.model.dtype(v) in FLOATS), None)
 
 
 @condition("Resize", since(8, 5, rtx=True),

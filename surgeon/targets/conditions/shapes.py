@@ -4,11 +4,21 @@ from onnx import TensorProto
 
 from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import is_static
+from surgeon.ir.lattice import FLOATS, is_static
 from surgeon.ir.model import Model
-from surgeon.ir.operators import MEASURES
-from surgeon.targets.condition import condition, constant_of, input_of, rank_of, shape_of
-from surgeon.targets.conditions.resize import float_input
+from surgeon.ir.operators import (
+    BATCH,
+    ELEMENTWISE,
+    FILLS,
+    MEASURES,
+    MOVES,
+    NORMALIZES,
+    OPERATORS,
+    QUANTIZES,
+    REDUCES,
+    SLIDES,
+)
+from surgeon.targets.condition import condition, constant_of, dtype_name, input_of, opset_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
 from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
@@ -77,19 +87,40 @@ def one_hot_shape(node: Node) -> str | None:
     return None
 
 
-SIZED = {**{op: at for op, at in SHAPE_INPUTS.items() if op != "Range"}, "OneHot": (1,), "TopK": (1,)}
+# The inputs that a size may be computed from, by operator.
+SIZED = {op: OPERATORS[op].shape for op in (*SHAPE_INPUTS, "HannWindow", "OneHot", "TopK", "Upsample")}
+# What sizes are computed through: what follows from any other operator is computed with the data.
+COMPUTED = ELEMENTWISE | MOVES | FILLS | REDUCES | QUANTIZES | (BATCH - SLIDES - NORMALIZES) | {"Gemm", "MatMul"}
+FOLLOWED = COMPUTED - {"Compress", "PRelu", "ReverseSequence"}
 
 
 @condition(" ".join(SIZED), in_doubt((8, 5), LAST),
            source="8.4 and TensorRT-RTX refuse it; of the releases between nothing is measured")  # fmt: skip
+@condition("Range", between((7, 0), (8, 2)),
+           source="8.4.1.5 refuses it; the releases before are assumed to do the same")  # fmt: skip
 @condition(" ".join(SIZED), between((8, 4), (8, 4), rtx=True),
-           source="measured with TensorRT-RTX 1.7.1 on each: Network input is a shape tensor and must "
-                  "have type Int32 or Int64; 8.4.1.5 says the same of Resize and Range")  # fmt: skip
+           source="measured with TensorRT-RTX 1.7.1 on each, and through each of FOLLOWED: Network input is a shape "
+                  "tensor and must have type Int32 or Int64, or Assertion !isInFlight failed; 8.4.1.5 says the same "
+                  "of Resize and Range")  # fmt: skip
 def float_sizes(node: Node) -> str | None:
-    found = next(filter(None, (float_input(input_of(node, k)) for k in SIZED[node.key])), None)
-    if found is None or len(node.graph.model.shape(found) or ()) > 1:
+    found = input_of_sizes(node)
+    if found is None:
         return None
-    return f"a size follows from the input '{found.name}', which holds floats"
+    dtype = found.graph.model.dtype(found)
+    held = "floats" if dtype in FLOATS else dtype_name(dtype)
+    return f"a size follows from the input '{found.name}', which holds {held}"
+
+
+def input_of_sizes(node: Node) -> Value | None:
+    """An input of the model, not of int32 or int64, that a size is computed from; None where there is none."""
+    positions = (1,) if node.key == "Resize" and opset_of(node) < 11 else SIZED[node.key]
+    read = [input_of(node, position) for position in positions]
+    found = sources(read, lambda made: made.key in FOLLOWED, most=SHAPE_CONE)
+    return next((v for v in found if v.is_input and v.graph is v.graph.model.graph and _is_of_data(v)), None)
+
+
+def _is_of_data(value: Value) -> bool:
+    return value.graph.model.dtype(value) not in (0, *INDEX_TYPES)
 
 
 def _may_have_zero(reshape: Node) -> bool:
