@@ -69,7 +69,7 @@ def _option(
     sizes = input_of_sizes(node) if node is not None and node.key in SIZED else None
     if node is not None and sizes is not None and refused.why == float_sizes.check(node):
         given = f"--input {shlex.quote(f'{sizes.name}=int64')} makes it an input of integers"
-        return given if _becomes_sizes(sizes) else MEASURED
+        return given if _becomes_sizes(sizes) and not _is_scaled(node) else MEASURED
     if unproved:
         return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
@@ -80,6 +80,11 @@ def _option(
 def _becomes_sizes(value: Value) -> bool:
     model = value.graph.model
     return may_hold_sizes(model.dtype(value), len(model.shape(value) or ()))
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether it reads factors, which need not be integers."""
+    return node.key == "Upsample" or (node.key == "Resize" and len(node.inputs) < 4)
 
 
 def _cure(node: Node | None, target: Target) -> str:
