@@ -1,7 +1,5 @@
 """The program `surgeon`, and `python -m surgeon`."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from surgeon.app import start

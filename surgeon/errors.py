@@ -9,8 +9,6 @@
 The command line turns `UsageError` and `ModelError` into exit status 2 and the message into one paragraph.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -9,8 +9,6 @@ millisecond. Signals reach the program as if there were no other process, and it
 It needs Linux: elsewhere nothing is watched.
 """
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os

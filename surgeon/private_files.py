@@ -13,8 +13,6 @@ On Windows nothing is checked: a file has no owner number and no mode there, and
 access lists that keep other users out.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

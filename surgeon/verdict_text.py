@@ -1,7 +1,5 @@
 """The verdict on a run in sentences, for the terminal, the page and a notebook."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

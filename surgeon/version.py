@@ -1,7 +1,5 @@
 """The version of surgeon, which reports and the command line name, and the oldest versions of what it runs on."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 

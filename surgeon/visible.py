@@ -1,7 +1,5 @@
 """Text as it may be printed: names come from files of others, and a terminal or a CI system obeys what they hold."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -14,8 +14,6 @@ All print through `surgeon.app.screen`.
 Exit status: `surgeon.app.commands` has them, docs/exit-status.md says when.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """Completion in the shell, by argcomplete: options, commands, targets and passes."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ The command line comes first: an option that it names is not read from the file.
 it names run only where the user trusts their folder.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which passes match a node of a model, why the others do not, and which rewrites upstream change its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

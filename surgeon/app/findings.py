@@ -1,7 +1,5 @@
 """The findings in files for machines: SARIF 2.1.0, or workflow commands of GitHub."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

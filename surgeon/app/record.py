@@ -1,7 +1,5 @@
 """The audit record in a JSON report: which files, by their hashes, with which options and versions, and when."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import platform

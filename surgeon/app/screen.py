@@ -4,8 +4,6 @@ Everything that a person reads goes through here, and control characters in it a
 files of others. Rich is imported for a terminal only.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

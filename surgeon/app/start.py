@@ -5,8 +5,6 @@ own, or crash. Nothing has been done by then: the program ends where it is. Whoe
 Ctrl-C.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What `surgeon rewrite` prints of a report: tables of what was done, windows before and after, one closing line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 

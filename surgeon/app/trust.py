@@ -8,8 +8,6 @@ The record is a JSON list of real paths in the user's own configuration. A link 
 leads, and a recorded folder that has become a link is not trusted any more.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@
 colours are classes, which the page's style sheet fills for light and dark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape

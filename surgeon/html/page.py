@@ -1,7 +1,5 @@
 """The report as one HTML page with its own style sheet and search. It needs no network."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape

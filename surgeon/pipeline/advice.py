@@ -1,7 +1,5 @@
 """Advice for nodes that a target does not support."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace

@@ -6,8 +6,6 @@ int8: fp32, its four bytes in hexadecimal, the highest first. Tensors that the i
 `(Unnamed Layer* 48) [Constant]_output` and `(Unnamed ITensor* 38)`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a file declares of its tensors: shapes that the user gives, types of outputs, weights of few bits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

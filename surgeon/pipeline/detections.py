@@ -8,8 +8,6 @@ the nodes after it one by one, on drawn rows and on the same with other rows aft
 rows before that it had without those. A node that makes something else of them is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

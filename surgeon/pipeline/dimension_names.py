@@ -8,8 +8,6 @@ Whether sizes must be equal is found out by runs: where some of the dimensions d
 are independent of the others. Sizes that must be equal keep one name.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Freeze an input of a model to a value: `--set sr=16000`. It becomes a constant, and is no longer an input."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

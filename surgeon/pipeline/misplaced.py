@@ -1,7 +1,5 @@
 """Quantizers that are where they do not belong, by the rules of `placement`: what each costs, and what fixes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all t
 uint8 before 8.5         the pass widen-small-integers converts the tensors between them
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

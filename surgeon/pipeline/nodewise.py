@@ -1,7 +1,5 @@
 """A model run node by node: what each tensor is by itself, and what it is together with other samples or rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ everything else, such as normalisations, Softmax, Sigmoid and pooling by average
 So a layer's own activation never reads a pair.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Pairs of QuantizeLinear and DequantizeLinear written into a model without quantizers, around zero in int8 or fp8."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple

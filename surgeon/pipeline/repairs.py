@@ -3,8 +3,6 @@
 What has two readings is left as it is, so that ONNX Runtime or the graph refuses it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -7,8 +7,6 @@ QLinearConv, QLinearAdd, QGemm, ..   DequantizeLinear, Conv, Add or Gemm, Quanti
 other operators of com.microsoft     What the pass contrib makes of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -11,8 +11,6 @@ makes it, and a binary search finds the most marks that it survives. The window 
 and narrowed the same way inside: `bisect_way`.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The table of causes.toml: what TensorRT, its parser and ONNX Runtime's provider print, what it means, what helps."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import IntEnum

@@ -4,8 +4,6 @@ Polygraphy runs them and its Comparator counts the differences; whether they may
 `surgeon.precision.standard`, as for `--fp16`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """What a comparison of two models found: figures of each output, a side for each way of running, the verdict."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A refusal names its ONNX node and the pass that fixes it.
 """
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Callable, Sequence

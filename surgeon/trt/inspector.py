@@ -4,8 +4,6 @@ Needs TensorRT 8.4 or newer and the GPU. The inspector's JSON is documented (IEn
 what is read was found in TensorRT 8.4.1. A layer whose sizes or types are not understood is an EngineError.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

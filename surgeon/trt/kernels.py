@@ -4,8 +4,6 @@ For TensorRT-RTX no GPU is needed: `surgeon.trt.program` reads the engine that i
 where `surgeon.trt.inspector` asks its inspector and its profiler.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import tempfile

@@ -1,7 +1,5 @@
 """Optimisation profiles: the shapes that an engine is built for."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence

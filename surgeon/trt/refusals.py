@@ -1,7 +1,5 @@
 """Why TensorRT refuses a model: its own words, the ONNX node that they are about, the pass that fixes it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ GPU (its module is `tensorrt_rtx`). Polygraphy decides between the two when it i
 one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """Why TensorRT failed, from what it printed: the cause, the node, the operator and the release that a log names."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The functions of `small` do the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from surgeon.report import Report

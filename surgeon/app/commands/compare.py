@@ -1,7 +1,5 @@
 """`surgeon compare`: two models on the same inputs, and with --bisect the window that makes them differ."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator, Mapping

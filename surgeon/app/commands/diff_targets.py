@@ -1,7 +1,5 @@
 """`surgeon diff-targets`: compare two targets for a model."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`surgeon fix`: rewrite, prove, ask the real parser, load in ONNX Runtime, and print one verdict."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

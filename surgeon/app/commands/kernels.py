@@ -1,7 +1,5 @@
 """`surgeon kernels`: what TensorRT runs of a model, and what changed against another."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`surgeon rewrite` of several models: one line for each, and a table of the results."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator, Sequence

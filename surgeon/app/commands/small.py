@@ -1,7 +1,5 @@
 """Commands that print a table or a text, or build a file: a function each, called like its command."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`surgeon verify REPORT`: repeat a recorded run, and compare its files and its proofs."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """`surgeon why`: what an error of TensorRT means, which node it is about, what fixes it, and the command to type."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ conditional must run only the branch that it takes. FP16 and BF16 values are wid
 rounded to the layer's own type after it, so every sum is a float32 sum and nothing is ever a float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Nothing here is needed unless plugin nodes were asked for, and importing this package imports no other.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from importlib import import_module, util

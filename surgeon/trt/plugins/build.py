@@ -4,8 +4,6 @@ TensorRT's libraries are not needed: the plugins link against a generated stub w
 built per major version of TensorRT.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

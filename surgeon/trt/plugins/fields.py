@@ -3,11 +3,9 @@
 The C++ creators include the same file, so a field cannot exist on one side only.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -47,52 +45,29 @@ class Plugin:
 _LINE = re.compile(r"^(PLUGIN|FIELD|CHOICE)\((.*?)\)\s*//\s*(.*)$")
 
 
+_DEFAULTS: dict[str, Callable[[str], Value]] = {"INT": int, "FLOAT": float, "STRING": lambda text: text.strip('"')}
+
+
 @cache
 def plugins() -> dict[str, Plugin]:
     """Every plugin of the table, by name, in its order."""
     table: dict[str, Plugin] = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
-        match = _LINE.match(line)
-        if match is None:
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    for macro, arguments, doc in (match.groups() for match in map(_LINE.match, lines) if match):
+        name, *words = (word.strip() for word in arguments.split(","))
+        if macro == "PLUGIN":
+            version, fewest, most = words
+            table[name] = Plugin(name, version.strip('"'), (int(fewest), int(most)), (), doc)
             continue
-        macro, arguments, doc = match.groups()
-        words = [word.strip() for word in arguments.split(",")]
-        _READERS[macro](table, words, doc)
+        fields = table[name].fields
+        if macro == "FIELD":
+            field, kind, default = words
+            fields += (Field(field, kind, None if default == "REQUIRED" else _DEFAULTS[kind](default), (), doc),)
+        else:
+            field, value = words
+            *before, last = fields
+            if last.name != field:
+                raise ValueError(f"{TABLE.name}: CHOICE({name}, {field}, {value}) does not follow its FIELD")
+            fields = (*before, replace(last, choices=(*last.choices, value)))
+        table[name] = replace(table[name], fields=fields)
     return table
-
-
-def _plugin(table: dict[str, Plugin], words: list[str], doc: str) -> None:
-    name, version, fewest, most = words
-    table[name] = Plugin(name, version.strip('"'), (int(fewest), int(most)), (), doc)
-
-
-def _field(table: dict[str, Plugin], words: list[str], doc: str) -> None:
-    plugin, name, kind, default = words
-    _append(table, plugin, Field(name, kind, _default(kind, default), (), doc))
-
-
-def _choice(table: dict[str, Plugin], words: list[str], doc: str) -> None:
-    plugin, field, value = words
-    old = table[plugin].fields[-1]
-    if old.name != field:
-        raise ValueError(f"{TABLE.name}: CHOICE({plugin}, {field}, {value}) does not follow its FIELD")
-    table[plugin] = _with_fields(table[plugin], table[plugin].fields[:-1])
-    _append(table, plugin, Field(old.name, old.kind, old.default, (*old.choices, value), old.doc))
-
-
-def _append(table: dict[str, Plugin], plugin: str, field: Field) -> None:
-    table[plugin] = _with_fields(table[plugin], (*table[plugin].fields, field))
-
-
-def _with_fields(plugin: Plugin, fields: tuple[Field, ...]) -> Plugin:
-    return Plugin(plugin.name, plugin.version, plugin.inputs, fields, plugin.doc)
-
-
-def _default(kind: str, text: str) -> Value | None:
-    if text == "REQUIRED":
-        return None
-    readers: dict[str, Callable[[str], Value]] = {"INT": int, "FLOAT": float, "STRING": lambda s: s.strip('"')}
-    return readers[kind](text)
-
-
-_READERS = {"PLUGIN": _plugin, "FIELD": _field, "CHOICE": _choice}

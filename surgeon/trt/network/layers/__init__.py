@@ -5,8 +5,6 @@ None for an input left out, and returns the output array, or a tuple of them. FP
 its float32 result is rounded to the layer's type by the caller. Meanings are those that NvInfer.h documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import isfunction
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers that compute each output value from one value of each input: activations, arithmetic, types, constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One ONNX operator through ONNX Runtime, for the few layers of long arithmetic and undoubted meaning."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

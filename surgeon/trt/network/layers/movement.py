@@ -1,7 +1,5 @@
 """Layers that move values without changing them: shapes, slices, gathers, scatters, sorting."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

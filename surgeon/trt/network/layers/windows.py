@@ -1,7 +1,5 @@
 """Layers that compute an output value from many input values: reductions, products, windows, sampling."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
