@@ -16,6 +16,7 @@ from helpers import compare_models, model, ops
 import surgeon
 import surgeon.proof.cut
 import surgeon.proof.judge
+import surgeon.proof.prove
 from surgeon.ir.run import Reference, Runner
 from surgeon.proof.equality import compare
 from surgeon.proof.exact import Exact, widened
@@ -150,6 +151,17 @@ def test_a_window_whose_sizes_go_together_is_proved_with_those_of_a_run(tmp_path
     assert not right.report.declined and right.report.applied[0].max_error == 0.0
     wrong = with_pass(tmp_path, root, "b.Abs(b.root.inputs[0])", proto)
     assert "differs" in wrong.report.undone[0].why
+
+
+def test_parts_of_a_concat_get_equal_sizes_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sizes have other names, and a number stands for one of them."""
+    m = model(
+        "(float[A,N,2] a, float[A,M,2] b, float[B,5,1] c) => (float[A,N,5] y) {\n"
+        "i = Concat <axis = 2> (a, b) y = Concat <axis = -1> (i, c) }"
+    )
+    monkeypatch.setattr(surgeon.proof.prove, "tensors_of_a_run", None)
+    result = surgeon.rewrite(m, target="rtx", only=["nested-concat"], cache=False)
+    assert ops(result.model) == ["Concat"] and not result.report.undone
 
 
 def test_a_dimension_named_by_a_formula_has_its_size(tmp_path: Path) -> None:

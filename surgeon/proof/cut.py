@@ -21,7 +21,7 @@ from surgeon.ir.definitions import by_definition
 from surgeon.ir.following import Closure, divides, readers
 from surgeon.ir.functions import ONNX, common_opset, opset_of
 from surgeon.ir.graph import Graph, Node, Value, is_inside
-from surgeon.ir.lattice import Dim
+from surgeon.ir.lattice import Dim, Shape
 from surgeon.ir.model import Model
 from surgeon.ir.operators import KEEP_ZERO, MEASURES, MOVES
 from surgeon.ir.protos import all_nodes, body_protos, copied, functions_behind, reads
@@ -100,7 +100,7 @@ class Cutter:
             before.add(out)
         for out in outputs:
             after.add(out, record.aliases.get(out))
-        return shared.window_of(before.nodes, after.nodes, outputs)
+        return shared.window_of(before.nodes, after.nodes, outputs, _equal_dims(self.model, went))
 
     def read_now(self, value: Value) -> Value:
         """The tensor that the readers of another one read now."""
@@ -168,12 +168,21 @@ class _Shared:
             self.room -= self.cone[node]
         return self.cone[node]
 
-    def window_of(self, before: Sequence[NodeProto], after: Sequence[NodeProto], outputs: Sequence[Value]) -> CutWindow:
-        """The window whose sides have these nodes. Raises Unrunnable where the type of an input is not known."""
+    def window_of(
+        self,
+        before: Sequence[NodeProto],
+        after: Sequence[NodeProto],
+        outputs: Sequence[Value],
+        equal: Mapping[Dim, Dim],
+    ) -> CutWindow:
+        """The window whose sides have these nodes. Raises Unrunnable where the type of an input is not known.
+
+        equal  a dimension -> the one that it must be equal to
+        """
         untyped = next((v for v in self.inputs if not self.model.dtype(v)), None)
         if untyped is not None:
             raise Unrunnable(f"the type of '{untyped.name}' is not known")
-        declared = [(self.name(v), self.model.dtype(v), self.model.shape(v)) for v in self.inputs]
+        declared = [(self.name(v), self.model.dtype(v), _renamed(self.model.shape(v), equal)) for v in self.inputs]
         # names of dimensions are numbered, so that like windows are alike
         names = dict.fromkeys(d for _, _, shape in declared for d in shape or () if isinstance(d, str))
         numbered: dict[Dim, Dim] = {d: f"d{k}" for k, d in enumerate(names)}
@@ -392,6 +401,28 @@ def _reads_in_file(node: Node) -> Iterator[Value]:
     """What a node and its bodies read, as the file has them."""
     inner = (n for body in node.bodies for n in _nodes_of_file(body))
     yield from (v for n in (node, *inner) for v in n.inputs if v is not None)
+
+
+def _equal_dims(model: Model, nodes: Iterable[Node]) -> dict[Dim, Dim]:
+    """The dimensions that a Concat requires to be equal: each name -> a number, or the name that all of them get."""
+    found: dict[Dim, Dim] = {}
+    for node in nodes:
+        shapes = [model.shape(v) for v in node.inputs if v is not None] if node.key == "Concat" else []
+        ranked = [shape for shape in shapes if shape is not None]
+        if not ranked or len({len(shape) for shape in ranked}) > 1:
+            continue
+        joined = (node.attr("axis") or 0) % len(ranked[0])
+        for axis, dims in enumerate(zip(*ranked, strict=True)):
+            now = {d: None for d in (found.get(d, d) for d in dims) if d is not None}
+            if axis == joined or len(now) < 2:
+                continue
+            one = next((d for d in now if isinstance(d, int)), next(iter(now)))
+            found.update({d: one for d in (*found, *now) if isinstance(d, str) and found.get(d, d) in now})
+    return found
+
+
+def _renamed(shape: Shape | None, equal: Mapping[Dim, Dim]) -> Shape | None:
+    return None if shape is None else tuple(equal.get(d, d) for d in shape)
 
 
 def _define(model: ModelProto) -> None:
