@@ -26,6 +26,21 @@ def test_a_frozen_input_chooses_its_branch(rate: int, operator: str) -> None:
     assert [n.op_type for n in result.model.graph.node] == [operator]
 
 
+@pytest.mark.parametrize(
+    ("is_known", "given"), [("Equal (rate, known)", "rate=16000"), ("Cast <to = 9> (on)", "on=true")]
+)
+def test_fix_finds_the_value_with_which_every_node_is_supported(
+    is_known: str, given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other branch has an operator that TensorRT-RTX lacks."""
+    text = RATE.replace("int64 rate", "int64 rate, bool on").replace("Equal (rate, known)", is_known)
+    text = text.replace("q = Neg (x)", "n = Unique (x) m = ReduceSum (n) q = Mul (x, m)")
+    onnx.save(model(text, opset=17), tmp_path / "in.onnx")
+    assert main(["fix", str(tmp_path / "in.onnx"), "--for", "rtx"]) == 1
+    assert f"surgeon fix {tmp_path / 'in.onnx'} --for rtx --set {given}\n" in capsys.readouterr().out
+    assert main(["fix", str(tmp_path / "in.onnx"), "--for", "rtx", "--set", given]) == 0
+
+
 def test_compare_takes_the_value_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(model(RATE, opset=17), source)

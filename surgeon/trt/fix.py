@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from onnx import ModelProto, TensorProto
 
 from surgeon.errors import EngineError, SurgeonError, UsageError
 from surgeon.ir.files import check_writable, read, size_of
+from surgeon.ir.following import readers
+from surgeon.ir.lattice import FLOATS, static_sizes
 from surgeon.ir.model import Model
+from surgeon.ir.operators import COMPARES, MOVES
 from surgeon.ir.protos import given_inputs, types_held
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.advice import advice_for
@@ -56,6 +63,8 @@ from surgeon.trt.runtime import RTX, title, use
 from surgeon.verdict_text import answer, size_text
 from surgeon.visible import visible
 
+SECONDS = 60.0  # after which no further value of an input is tried
+MOST_SETTINGS = 4  # values that are tried
 SUFFIX = ".trt.onnx"  # of what is written, where no name is given
 # Options that change what a model computes, and print by how much.
 ON_PURPOSE = (*EIGHTS, *WEIGHTS, "symmetric_int8", "repair_qdq", "calibration_cache", "allow_narrowing", "repair_eps")
@@ -110,6 +119,7 @@ class Fixed:
     built    whether TensorRT-RTX builds it; None where that is not the target or not installed
     types    that a strongly typed target computes the model in fp32, and the options that change that; else empty
     quantizers   how many quantizers of the original gain nothing as they are, and the options that place them anew
+    setting  a value for `--set` with which all of this works, where it does not without: "sr=16000"; else empty
     where    where `command` is to be typed; empty for here
     command  the command that builds an engine; empty if the model is not ready for it
     elsewhere  where an input is read as sizes: what gives ONNX Runtime the same values, and TensorRT's own program
@@ -129,6 +139,7 @@ class Fixed:
     built: TrialBuild | None
     types: str
     quantizers: str
+    setting: str
     where: str
     command: str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
@@ -175,6 +186,8 @@ class Fixed:
         lines += [f"    {node}" for node in self.parsed.refused]
         tried = (self.loaded, self.ran, self.built, self.kernels, self.types, self.quantizers)
         lines += [f"  {text}" for text in tried if text is not None and str(text)]
+        if self.setting:
+            lines.append(f"  with --set {self.setting} all of this works")
         if self.command:
             lines.append(f"  next{self.where}: {self.command}")
         return "\n".join(map(visible, lines))
@@ -225,6 +238,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         if ready and size_of(files) < LARGE:
             profile, built = built_for(place, profile)
     ready = ready and (built is None or not built.why)
+    stays = not ready or bool(report.refused)
     where, command = next_command(place, profile, options.target, result.model) if ready else ("", "")
     return Fixed(
         path=place,
@@ -238,12 +252,49 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
         built=built,
         types="" if options.way else _types(result.model, options.target),
         quantizers="" if options.symmetric_int8 else _quantizers(source, options.target),
+        setting=_setting(source, result.model, options, profile) if stays and not withheld else "",
         where=where,
         command=command,
         elsewhere=_elsewhere(place, profile, options.target, result.model) if command else {},
         kernels=runs.text,
         program=None if runs.after is None else runs.after.program,
     )
+
+
+def _setting(source: Source, model: ModelProto, options: Options, profile: Profile) -> str:
+    """A value of an input, as `--set` has it, with which the target supports and builds the whole model; or nothing."""
+    if options.values or not 0 < model.ByteSize() < LARGE:
+        return ""
+    until = time.monotonic() + SECONDS
+    for name, value in islice(_values_that_occur(model, profile), MOST_SETTINGS):
+        with TemporaryDirectory() as folder, suppress(SurgeonError):
+            if time.monotonic() > until:
+                return ""
+            asked = replace(options, values={name: value}, verify="none")
+            tried = fixed(source, Path(folder) / "set.onnx", asked)
+            if tried.ok and not tried.report.refused:
+                return f"{name}={value}"
+    return ""
+
+
+def _values_that_occur(proto: ModelProto, profile: Profile) -> Iterator[tuple[str, str]]:
+    """Inputs of sizes, rates and flags with values that they may have: those that nodes compare them with, both values
+    of a bool, and the sizes that are usual."""
+    model, dynamic = Model(proto), set(names_of_dynamic(proto))
+    for info in given_inputs(proto):
+        value = model.graph.values[info.name]
+        dtype, sizes = model.dtype(value), static_sizes(model.shape(value))
+        if sizes is None or math.prod(sizes) != 1 or dtype in FLOATS:
+            pass
+        elif dtype == TensorProto.BOOL:
+            yield from ((info.name, truth) for truth in ("true", "false"))
+        else:
+            read = readers([value], lambda node: node.key in MOVES or node.key == "Cast", most=MOST_SETTINGS**2)
+            beside = [model.constant(i) for node, _ in read if node.key in COMPARES for i in node.inputs]
+            found = {int(number) for array in beside if array is not None for number in array.reshape(-1)}
+            yield from ((info.name, str(number)) for number in sorted(found, reverse=True))
+        if info.name in profile and info.name not in dynamic:
+            yield info.name, ",".join(map(str, profile[info.name][1]))
 
 
 def _is_ready(result: Result, parsed: Parsed, loaded: Loaded) -> bool:

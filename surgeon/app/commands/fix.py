@@ -1,6 +1,7 @@
 """`surgeon fix`: rewrite, prove, ask the real parser, load in ONNX Runtime, and print one verdict."""
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ def run(args: argparse.Namespace) -> int:
     for hint in filter(None, (fixed.types, fixed.quantizers)):
         screen.line(hint, "warn")
     screen.line(fixed.verdict, "good" if status == DONE else "bad")
+    if fixed.setting:
+        screen.line("with a fixed value of an input all of this works:")
+        screen.command(f"  surgeon fix {shlex.quote(args.model)} --for {options.target} --set {fixed.setting}")
     if fixed.command:
         screen.line(f"next{fixed.where}:")
         screen.command(f"  {fixed.command}")
@@ -80,6 +84,7 @@ def _json(fixed: Fixed) -> dict[str, Any]:
         "kernels": fixed.kernels,
         "types": fixed.types,
         "quantizers": fixed.quantizers,
+        "setting": fixed.setting,
         "command": fixed.command,
         "elsewhere": dict(fixed.elsewhere),
     }
