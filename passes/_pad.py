@@ -48,54 +48,29 @@ def padded(f: Any, x: Any, side: Side, mode: str, size: int | None) -> Any:
     if size is not None:
         positions = np.pad(np.arange(size, dtype=np.int64), (side.begin, side.end), mode)  # type: ignore[call-overload]
         return f.Gather(x, positions, axis=side.axis)
-    parts = [x]
-    if side.begin:
-        parts.insert(0, _in_front(f, x, side, mode))
-    if side.end:
-        parts.append(_behind(f, x, side, mode))
-    return f.Concat(*parts, axis=side.axis)
+    front = [_beside(f, x, side.axis, side.begin, mode, behind=False)] if side.begin else []
+    back = [_beside(f, x, side.axis, side.end, mode, behind=True)] if side.end else []
+    return f.Concat(*front, x, *back, axis=side.axis)
 
 
-def _in_front(f: Any, x: Any, side: Side, mode: str) -> Any:
-    if mode == "reflect":
-        return _turned(f, x, side.axis, side.begin, side.begin)
-    if mode == "symmetric":
-        return _turned(f, x, side.axis, side.begin, side.begin - 1)
+def _beside(f: Any, x: Any, axis: int, count: int, mode: str, *, behind: bool) -> Any:
+    """So many elements for one side of an axis, of those of x."""
+
+    def part(y: Any, start: int, stop: int) -> Any:
+        return f.Slice(y, starts=[start], ends=[stop], axes=[axis])
+
+    if mode == "wrap":
+        span = (0, count) if behind else (-count, END)
+        y = part(x, *span)
+        for _ in range((count - 1).bit_length()):  # x again and again where it has fewer elements
+            y = part(f.Concat(y, y, axis=axis), *span)
+        return y
     if mode == "edge":
-        return _first(f, x, side.axis, side.begin)
-    return _again(f, x, side.axis, side.begin, (-side.begin, END))
-
-
-def _behind(f: Any, x: Any, side: Side, mode: str) -> Any:
-    if mode == "reflect":
-        return _turned(f, _part(f, x, side.axis, -side.end - 1, -1), side.axis, side.end, side.end - 1)
-    if mode == "symmetric":
-        return _turned(f, _part(f, x, side.axis, -side.end, END), side.axis, side.end, side.end - 1)
-    if mode == "edge":
-        return _first(f, _part(f, x, side.axis, -1, END), side.axis, side.end)
-    return _again(f, x, side.axis, side.end, (0, side.end))
-
-
-def _part(f: Any, x: Any, axis: int, start: int, stop: int) -> Any:
-    return f.Slice(x, starts=[start], ends=[stop], axes=[axis])
-
-
-def _turned(f: Any, x: Any, axis: int, count: int, last: int) -> Any:
-    """So many elements up to the position `last`, in the other order."""
-    return f.Gather(x, np.arange(last, last - count, -1, dtype=np.int64), axis=axis)
-
-
-def _first(f: Any, x: Any, axis: int, count: int) -> Any:
-    """The first element, so many times."""
-    return f.Gather(x, np.zeros(count, np.int64), axis=axis)
-
-
-def _again(f: Any, x: Any, axis: int, count: int, span: tuple[int, int]) -> Any:
-    """So many elements from the end of x that `span` says; x again and again where it has fewer."""
-    y = _part(f, x, axis, *span)
-    for _ in range((count - 1).bit_length()):
-        y = _part(f, f.Concat(y, y, axis=axis), axis, *span)
-    return y
+        return f.Gather(part(x, -1, END) if behind else x, np.zeros(count, np.int64), axis=axis)
+    skips = mode == "reflect"  # the edge itself
+    y = part(x, -count - skips, -1 if skips else END) if behind else x
+    first = 0 if behind else int(skips)
+    return f.Gather(y, np.arange(first + count - 1, first - 1, -1, dtype=np.int64), axis=axis)
 
 
 def cropped(f: Any, x: Any, pads: np.ndarray) -> Any:

@@ -101,10 +101,8 @@ class Slopes:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """A tensor's value where x is 1, -1 and NaN.
-
-    `degree` 1: a function that is linear on either side of zero. 0: a number on either side. None: zero, which is both.
-    """
+    """A tensor's value where x is 1, -1 and NaN. `degree` 1: a function that is linear on either side of zero. 0: a
+    number on either side. None: zero, which is both."""
 
     at: tuple[np.ndarray, np.ndarray, np.ndarray]
     degree: int | None
@@ -119,10 +117,8 @@ def slopes(b: Builder, x: Value) -> Slopes:
 
 
 def _window_key(b: Builder, x: Value) -> tuple[Any, ...] | None:
-    """The window's operators, attributes and constants, equal for windows that compute the same.
-
-    None where the window reads a tensor that is neither made in it nor constant.
-    """
+    """The window's operators, attributes and constants, equal for windows that compute the same. None where the window
+    reads a tensor that is neither made in it nor constant."""
     place: dict[Any, int] = {x: -1}
     for number, node in enumerate(b.matched):
         for out in node.outputs:
@@ -250,10 +246,8 @@ def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
 
 
 def _common(given: list[_Sides]) -> int | None:
-    """The degree of what is added, compared or chosen from, which all of it must have in common.
-
-    Only then f(s * x) = s * f(x) for every s > 0.
-    """
+    """The degree of what is added, compared or chosen from, which all of it must have in common. Only then f(s * x) = s
+    * f(x) for every s > 0."""
     degrees = {g.degree for g in given if g.degree is not None}
     require(len(degrees) <= 1)
     return degrees.pop() if degrees else None

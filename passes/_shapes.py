@@ -30,9 +30,6 @@ def cancel(inner: Sequence[int] | None, outer: Sequence[int] | None) -> bool:
     return [inner[p] for p in outer] == list(range(len(outer)))
 
 
-# ---- dimensions ------------------------------------------------------------------------------------------------------
-
-
 def same_shape(b: Builder, one: Value, other: Value) -> bool:
     """Whether two tensors with equally many elements have the same dimensions: one follows from the others."""
     a, z = dims(b, one), dims(b, other)
@@ -128,9 +125,6 @@ def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:
     order = [axis for axis in range(rank) if axis != start]
     order.insert(end, start)
     return x if start == end else b.Transpose(x, perm=order)
-
-
-# ---- tensors of sizes ------------------------------------------------------------------------------------------------
 
 
 def sizes_of_all(b: Builder, x: Value, dims: Shape, places: Sequence[int], sizes: Value) -> Value | np.ndarray:

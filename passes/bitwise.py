@@ -120,10 +120,8 @@ def _bit_by_bit(b: Builder, one: Value, other: Value, dtype: int) -> Value:
 
 
 def _sum(b: Builder, bits: Value, count: int, dtype: int) -> Value:
-    """The number that the bits of the last dimension make.
-
-    Of more than EXACT bits in two halves: ONNX Runtime adds int64 in double, which holds 53.
-    """
+    """The number that the bits of the last dimension make. Of more than EXACT bits in two halves: ONNX Runtime adds
+    int64 in double, which holds 53."""
     if count <= EXACT:
         powers = numbers(b, [1 << n for n in range(count)], dtype)
         return b.ReduceSum(b.Mul(bits, powers), axes=[-1], keepdims=0)

@@ -85,10 +85,8 @@ def _skips(attrs: dict[str, Any], name: str) -> bool:
 
 
 def _with_zeros_between(b: Builder, x: Value, attrs: dict[str, Any], auto: str) -> tuple[Value, dict[str, Any]]:
-    """x with zeros between its elements, and the attributes without strides.
-
-    Zeros between the weights would do as well, but for an input that is inf: 0 * inf is not a number.
-    """
+    """x with zeros between its elements, and the attributes without strides. Zeros between the weights would do as
+    well, but for an input that is inf: 0 * inf is not a number."""
     require(auto in ("NOTSET", "VALID"), "auto_pad says the padding of strides together with dilations")
     channels = b.static_size(x, 1)
     strides = attrs["strides"]

@@ -49,9 +49,6 @@ def take(editor):
     return changed
 
 
-# ---- which branch, and how far its rank reaches ----------------------------------------------------------------------
-
-
 def _last(editor: Editor, node: Node) -> tuple[Node, str]:
     """The last node that reads what has one rank or the other, and the branch with which the model runs."""
     b = editor.builder(node)
@@ -104,9 +101,6 @@ def _stops(b: Builder, node: Node, values: Tensors) -> bool:
     rank = None if given is None else b.rank(values.get(given, given))
     wanted = 3 if node.key in RECURRENT or weights is None else b.rank(values.get(weights, weights))
     return None not in (rank, wanted) and rank != wanted
-
-
-# ---- what is there then ----------------------------------------------------------------------------------------------
 
 
 def _computed(b: Builder, node: Node, last: Node, branch: str) -> tuple[list[Value | None], list[Node]]:

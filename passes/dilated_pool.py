@@ -94,9 +94,6 @@ def _share(found: list[Windows], counts_padding: bool) -> np.ndarray:
     return np.asarray(share)
 
 
-# ---- sizes that are not static ---------------------------------------------------------------------------------------
-
-
 def _by_slices(b: Builder, x: Value) -> Value:
     """The windows of x reduced as a Slice for each pixel of the kernel; a mean is divided by what it counts."""
     node = b.root
@@ -116,10 +113,8 @@ def _by_slices(b: Builder, x: Value) -> Value:
 
 def _pads(b: Builder, x: Value, given: list[int], windows: list[int], strides: list[int]) -> Value | np.ndarray | None:
     """The padding with which there are as many windows as ONNX Runtime has, where none is a part of one; None for none.
-
-    With ceil_mode a last one may be. Without it, too, ONNX Runtime has a part of one: of an axis that is shorter than
-    a window by less than a step.
-    """
+    With ceil_mode a last one may be. Without it, too, ONNX Runtime has a part of one: of an axis that is shorter than a
+    window by less than a step."""
     rank = len(windows)
     begins, ends = given[:rank], given[rank:]
     if b.root.attr("ceil_mode"):

@@ -82,9 +82,6 @@ def write_out(b):
     return tuple(outputs)
 
 
-# ---- the body --------------------------------------------------------------------------------------------------------
-
-
 def _body(node: Node, opset: int) -> FunctionProto:
     """The body of the node's operator, as a function that has the defaults of its attributes."""
     spec = node.graph.model.schema(node)
@@ -128,9 +125,6 @@ def _type(node: Node, value: Value | None) -> TypeProto:
         return TypeProto()
     model = node.graph.model
     return type_proto(model.dtype(value), model.shape(value))
-
-
-# ---- copying, with what is known computed ----------------------------------------------------------------------------
 
 
 def _copy(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> None:
@@ -198,9 +192,6 @@ def _known(b: Builder, proto: NodeProto, made: Value) -> Value:
     if proto.op_type in RESHAPING:
         return given if same_shape(b, made, given) else made
     return given if shape is not None and None not in shape and shape == b.shape(given) else made
-
-
-# ---- what is left ----------------------------------------------------------------------------------------------------
 
 
 def _require_taken(b: Builder) -> None:

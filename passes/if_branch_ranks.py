@@ -65,9 +65,6 @@ def sink(editor):
     return changed
 
 
-# ---- which nodes go into the branches --------------------------------------------------------------------------------
-
-
 def _way(b: Builder) -> Way:
     """The nodes that go into the branches, found by writing both branches out beside one another."""
     node, bodies = b.root, [b.root.body(name) for name in BRANCHES]
@@ -99,9 +96,6 @@ def _way(b: Builder) -> Way:
     returned = next((v.name for v in split if v.is_output), None)
     require(returned is None, f"the output '{returned}' has one rank or another, and an engine returns one")
     return way
-
-
-# ---- taking them there -----------------------------------------------------------------------------------------------
 
 
 def _sink(editor: Editor, node: Node, way: Way, end: Node) -> None:

@@ -258,10 +258,8 @@ def _reduction(b: Builder) -> Node:
 
 
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
-    """Decline where the norm does not meet x as a norm with kept dimensions would.
-
-    It is followed from the reduction to the division.
-    """
+    """Decline where the norm does not meet x as a norm with kept dimensions would. It is followed from the reduction to
+    the division."""
     whole = dims(b, x)
     rank = None if whole is None else len(whole)
     if rank is not None:
@@ -474,9 +472,7 @@ def decompose(b, x, axis, epsilon, mode, weight=None):
 
 def _is_widened(b: Builder, dtype: int, epsilon: float, mode: str) -> bool:
     """Whether the norm is computed in fp32 between Casts: of halves, unless the target's ReduceL2 does so by itself.
-
-    That one rounds the norm to fp16, as the file must have done. The epsilon must be a number in fp16.
-    """
+    That one rounds the norm to fp16, as the file must have done. The epsilon must be a number in fp16."""
     if dtype != TensorProto.FLOAT16 or mode == "add_sum" or not b.target.sums_in_fp32("ReduceL2"):
         return dtype in HALVES
     written = b.root.origin

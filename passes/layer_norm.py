@@ -118,9 +118,6 @@ def _own(b: Builder, source: Value, n: Normalisation, parts: tuple[Factor, Facto
     return b.LayerNorm(source, row, offset, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon)
 
 
-# ---- writing it ------------------------------------------------------------------------------------------------------
-
-
 @rule(native, strategy="decompose")
 def decompose(b, x, scale, axis, epsilon, bias=None):
     rank = b.known_rank(x)
@@ -145,10 +142,8 @@ def _written(
 
 
 def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value | None:
-    """An instance normalisation, where the target has a node for it; None where there is no such node.
-
-    Without weights it is the same, and the next run would read a bare chain of [N, S, H] as one.
-    """
+    """An instance normalisation, where the target has a node for it; None where there is no such node. Without weights
+    it is the same, and the next run would read a bare chain of [N, S, H] as one."""
     shape = dims(b, x)
     if shape is None or tuple(axes) != tuple(range(2, len(shape))) or not isinstance(shape[1], int):
         return None

@@ -73,10 +73,8 @@ def _result(body: Graph, at: int) -> Value:
 
 
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
-    """The Loop with other inputs; unless its condition `ends` it, its body passes on the one that it is given.
-
-    Where it is `numbered`, its body reads the number of the iteration as one without a dimension.
-    """
+    """The Loop with other inputs; unless its condition `ends` it, its body passes on the one that it is given. Where it
+    is `numbered`, its body reads the number of the iteration as one without a dimension."""
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
     body = next(a.g for a in proto.attribute if a.name == "body")
@@ -101,9 +99,6 @@ def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered
 
 def _scalar(b: Builder, value: Value) -> Value:
     return value if b.shape(value) == () else b.Reshape(value, np.zeros(0, np.int64))
-
-
-# ---- how often it runs -----------------------------------------------------------------------------------------------
 
 
 def _steps(b: Builder, body: Graph, condition: Value) -> Value:

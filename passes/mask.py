@@ -117,9 +117,7 @@ def _shown(b: Builder, mask: Value, rest: int) -> Value:
 
 def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
     """Updates, a row for each position, as a tensor that broadcasts to the data and has each row at its position.
-
-    `made` keeps what was made of each tensor: one that two nodes read is computed once.
-    """
+    `made` keeps what was made of each tensor: one that two nodes read is computed once."""
     if value not in made:
         made[value] = _spread_anew(b, value, places, form, made)
     return made[value]

@@ -78,9 +78,6 @@ def _crossed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return both.reshape(len(one) * len(other), -1)
 
 
-# ---- sizes that are not static ---------------------------------------------------------------------------------------
-
-
 def _of_any_size(b: Builder, x: Value, rank: int) -> tuple[Value, Value]:
     """The largest of each window and its position, of as many slices of x as a window has elements."""
     node, axes = b.root, range(rank - 2)

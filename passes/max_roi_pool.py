@@ -57,10 +57,8 @@ def decompose(b, x, rois, bins):
 
 
 def _table(b: Builder, x: Value, height: int, width: int) -> Value:
-    """[batch, channels, positions]: the largest element of each window of 2^i rows and 2^j columns.
-
-    A window that leaves the image ends where the image does.
-    """
+    """[batch, channels, positions]: the largest element of each window of 2^i rows and 2^j columns. A window that
+    leaves the image ends where the image does."""
     found = []
     for i in range(height.bit_length()):
         rows = _windows(b, x, 2, 2**i)

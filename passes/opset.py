@@ -324,7 +324,7 @@ def opset(editor):
         )
         plans = [p for p in plans if not p[2]]
     elif lowers:
-        editor.model.infer()
+        editor.model.types.infer()
         editor.model.lower_opset(target.opset)
     for node, plan, _ in plans:
         builder = editor.builder(node)

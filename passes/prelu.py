@@ -42,9 +42,6 @@ STRUCTURAL = KEEP_ORDER | {"Cast", "CastLike", "Expand", "Transpose"}
 x, slope, factor = var("x"), var("slope"), const("factor")
 
 
-# ---- spellings with constant slopes ----------------------------------------------------------------------------------
-
-
 @rule(FORMS)
 def fuse(b, x):
     f = slopes(b, x)
@@ -69,8 +66,6 @@ def fuse_between_transposes(b, x, factor, to, back):
     return b.PRelu(x, moved)
 
 
-# ---- spellings with slopes that are computed, or inputs of the model -------------------------------------------------
-
 minus = op.Neg(slope) * op.Relu(op.Neg(x)) | op.Neg(slope * op.Relu(op.Neg(x)))
 scaled = slope * falling(x) | minus
 halved = (slope * (x - op.Abs(x))) * 0.5 | slope * ((x - op.Abs(x)) * 0.5) | (slope * (x - op.Abs(x))) / 2
@@ -85,8 +80,6 @@ def fuse_computed(b, x, slope):
     require(fits(b, x, shape), f"slopes of shape {list(shape)} may make the result larger than its input")
     return b.PRelu(x, slope)
 
-
-# ---- slopes ----------------------------------------------------------------------------------------------------------
 
 slopes_of = const("slope")
 
@@ -165,9 +158,6 @@ def _behind_structure(value: Value) -> bool:
     while node is not None and node.key in STRUCTURAL:
         found, node = True, input_of(node).producer
     return found and (node is None or node.key == "Constant")
-
-
-# ---- lowering --------------------------------------------------------------------------------------------------------
 
 
 @rule(op.PRelu(x, slope), strategy="decompose")

@@ -212,10 +212,8 @@ def _is_of_unknown_length(b: Builder, w: Value) -> bool:
 
 
 def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value | None) -> Value:
-    """The product of matrices in int32: of blocks that fp32 adds up exactly, and these as integers.
-
-    Both are filled up with zeros to whole blocks, which become a dimension before the matrix.
-    """
+    """The product of matrices in int32: of blocks that fp32 adds up exactly, and these as integers. Both are filled up
+    with zeros to whole blocks, which become a dimension before the matrix."""
     rank, w_rank = b.known_rank(x), b.known_rank(w)
     require(rank > 1, "a vector of unknown length is multiplied")
     one, other = _operand(b, x, zero), _operand(b, w, w_zero)

@@ -146,10 +146,8 @@ def symmetric(b, x, ones, mirrored, perm=None, back=None):
 
 
 def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
-    """By the axis of x: the positions that the Compresses of the match take out of what they are given.
-
-    `perm`: the order of x's axes before them.
-    """
+    """By the axis of x: the positions that the Compresses of the match take out of what they are given. `perm`: the
+    order of x's axes before them."""
     nodes = [n for n in b.matched if n.key == "Compress"]
     sources = [n.inputs[0] for n in nodes]
     reflected = next(v for v in sources if v is not None and v.producer not in nodes)

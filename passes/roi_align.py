@@ -100,9 +100,6 @@ class _Direction(NamedTuple):
         return b.Min(b.Max(at, 0.0), self.end(b, 1))
 
 
-# ---- samples that are drawn ------------------------------------------------------------------------------------------
-
-
 def _samples(b: Builder, along: _Direction) -> tuple[Value, Value]:
     """[rois, samples]: where the samples are; which of them are at the image at all."""
     count = along.bins * b.root.attr("sampling_ratio")
@@ -126,9 +123,6 @@ def _by_bin(b: Builder, weights: Value, along: _Direction) -> Value:
     if isinstance(along.size, int):
         return b.Reshape(weights, np.asarray([*parts, along.size], np.int64))
     return b.Reshape(weights, b.Concat(np.asarray(parts), b.Unsqueeze(along.size, axes=[0]), axis=0))
-
-
-# ---- the largest sample ----------------------------------------------------------------------------------------------
 
 
 def _largest(b: Builder, pictures: Value, rows: _Direction, columns: _Direction) -> Value:
@@ -159,16 +153,11 @@ def _neighbours(b: Builder, along: _Direction) -> tuple[Value, Value]:
     return weights(below, b.Sub(1.0, upper)), weights(above, upper)
 
 
-# ---- samples that are counted ----------------------------------------------------------------------------------------
-
-
 def _adaptive(b: Builder, along: _Direction) -> Value:
-    """[rois, bins, size]: as `_sampled`, where a bin has as many samples as it is long, rounded up.
-
-    A sample between two positions p and p + 1 gives p its distance from p + 1, and p + 1 that from p. All the samples
-    between them give their number times the distance of their middle. The numbers are differences of how many samples
-    lie below each position. Up to 1 outside of the image a sample counts for the outermost position alone.
-    """
+    """[rois, bins, size]: as `_sampled`, where a bin has as many samples as it is long, rounded up. A sample between
+    two positions p and p + 1 gives p its distance from p + 1, and p + 1 that from p. All the samples between them give
+    their number times the distance of their middle. The numbers are differences of how many samples lie below each
+    position. Up to 1 outside of the image a sample counts for the outermost position alone."""
     dtype = along.dtype
     length = b.Div(along.extent, float(along.bins))
     count = b.Ceil(length)

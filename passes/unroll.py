@@ -76,9 +76,6 @@ def _begins(b: Builder) -> bool | None:
     return None if known is None else bool(known.reshape(-1)[0])
 
 
-# ---- Scan ------------------------------------------------------------------------------------------------------------
-
-
 @rule(op.Scan(...), stage=Stage.CLEAN)
 def scan(b):
     stateless = b.opset >= WITHOUT_BATCH and len(b.root.inputs) == b.root.attr("num_scan_inputs")

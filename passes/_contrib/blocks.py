@@ -84,9 +84,6 @@ def bias_split_gelu(b: Builder) -> Result:
     return b.Mul(left, gelu(b, right))
 
 
-# ---- the activations that are fused into products --------------------------------------------------------------------
-
-
 def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float | None]) -> Value:
     """An activation by its name; None is none."""
     if not kind:
@@ -101,8 +98,6 @@ def activated(b: Builder, x: Value, kind: str | None, parameters: Sequence[float
     make: Callable[..., Value] = getattr(b, kind)
     return make(x, **attrs)
 
-
-# ---- convolutions ----------------------------------------------------------------------------------------------------
 
 CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 POOL = ("auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides")
@@ -155,9 +150,6 @@ def nhwc_max_pool(b: Builder) -> Result:
     (x,) = inputs_of(b, 1)
     y = b.node("MaxPool", [first(b, x)], 1, "", attributes(b, [n for n in POOL if n != "count_include_pad"]))
     return last(b, y, b.known_rank(x))
-
-
-# ---- what ONNX has by the same name ----------------------------------------------------------------------------------
 
 
 @body("Trilu")

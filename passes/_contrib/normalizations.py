@@ -103,9 +103,6 @@ def early_layer_norm(b: Builder) -> Result:
     return layer_norm(b, x, needed(gamma), beta, setting(b, "epsilon", 1e-5), setting(b, "axis", -1))
 
 
-# ---- group normalisation ---------------------------------------------------------------------------------------------
-
-
 @body("GroupNorm")
 def group_norm(b: Builder) -> Result:
     x, gamma, beta = inputs_of(b, 3)
@@ -144,9 +141,6 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
     y = b.Add(b.Mul(y, weight), shift)
     y = b.typed(b.Mul(y, b.Sigmoid(y)) if activation else y, dtype)
     return last(b, y, 4) if b.root.attr("channels_last") else y
-
-
-# ---- embeddings ------------------------------------------------------------------------------------------------------
 
 
 @body("EmbedLayerNormalization")

@@ -39,9 +39,6 @@ def fused_gemm(b: Builder) -> Result:
     return activated(b, y, b.root.attr("activation"), parameters)
 
 
-# ---- weights of few bits ---------------------------------------------------------------------------------------------
-
-
 @body("MatMulNBits")
 def n_bits(b: Builder) -> Result:
     """The weights are taken out of their bytes: (number - zero) * scale for each block of a column."""

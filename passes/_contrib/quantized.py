@@ -159,9 +159,6 @@ def _numbers(b: Builder) -> tuple[Value, Value, Value | None]:
     return dequantized(b, needed(x), needed(x_scale), x_zero), needed(scale), zero
 
 
-# ---- QuantizeLinear and DequantizeLinear of another domain -----------------------------------------------------------
-
-
 @body("QuantizeLinear")
 def quantize(b: Builder) -> Result:
     x, scale, zero = given(b, 3)

@@ -32,10 +32,8 @@ def instance_axis(b: Builder, n: Normalisation) -> int | None:
 
 
 def _is_by_channel(b: Builder, n: Normalisation, own: list[Value]) -> bool:
-    """Whether the last axis of [N, C, L] belongs to channels.
-
-    The factors tell, `own` or those after the window, or else a reshape before it.
-    """
+    """Whether the last axis of [N, C, L] belongs to channels. The factors tell, `own` or those after the window, or
+    else a reshape before it."""
     for factors in (own, _factors_behind(b.root.outputs[0])):
         of_the_last = varies_along(b, n, factors, 2)
         if of_the_last or varies_along(b, n, factors, 1):

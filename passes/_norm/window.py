@@ -94,10 +94,8 @@ class _Walk:
         return _Role(source.kind, source.layout, kept=False)
 
     def _require_kept_sizes(self, expand: Node) -> None:
-        """Decline where an Expand may make a mean larger than x.
-
-        A size that is not known may be 1. An Expand to a number makes more of that one, and so of the result.
-        """
+        """Decline where an Expand may make a mean larger than x. A size that is not known may be 1. An Expand to a
+        number makes more of that one, and so of the result."""
         source = expand.inputs[0]
         given = [] if source is None else dims(self.b, source) or []
         wanted = elements(self.b, expand.inputs[1]) or []
@@ -264,10 +262,8 @@ def _mended(b: Builder, epsilon: float) -> float:
 
 
 def _ratio(b: Builder, count: int | None, found: dict[str, Any]) -> float:
-    """What the variance is multiplied with, against the mean of the squares.
-
-    `count`: the number of elements of which a mean is taken. Every other sum must be over it.
-    """
+    """What the variance is multiplied with, against the mean of the squares. `count`: the number of elements of which a
+    mean is taken. Every other sum must be over it."""
     ratio = 1.0
     for name, given in found.items():
         stem, _, what = name.rpartition("_")

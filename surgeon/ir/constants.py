@@ -120,10 +120,8 @@ class Constants:
         self._closure.decided = {v: True for v, decided in self._closure.decided.items() if decided}
 
     def _is_constant(self, value: Value) -> bool | None:
-        """Whether a tensor is a constant; None where it is one if every input of its producer is.
-
-        For a Shape or a Size only the sizes of the input have to be known.
-        """
+        """Whether a tensor is a constant; None where it is one if every input of its producer is. For a Shape or a Size
+        only the sizes of the input have to be known."""
         node = value.producer
         if value.varies or node is None:
             return value.tensor is not None and not value.is_input
@@ -159,11 +157,9 @@ def _fingerprint(array: Array) -> Fingerprint:
 
 
 def _run(model: ModelProto, feeds: dict[str, Array]) -> list[Array] | None:
-    """The outputs of a model of a single node, an empty array for one that the node leaves out.
-
-    None where it does not run, or returns more than FOLD_LIMIT elements. None, too, for what is rounded to four bits:
-    onnx's reference evaluator, which has to do that, rounds otherwise than ONNX Runtime.
-    """
+    """The outputs of a model of a single node, an empty array for one that the node leaves out. None where it does not
+    run, or returns more than FOLD_LIMIT elements. None, too, for what is rounded to four bits: onnx's reference
+    evaluator, which has to do that, rounds otherwise than ONNX Runtime."""
     try:
         results = dict(zip([o.name for o in model.graph.output], _runner(model).run(feeds), strict=True))
     except Unrunnable:

@@ -413,11 +413,8 @@ def _serialized(model: ModelProto) -> bytes:
 
 
 def _put_apart(model: ModelProto, path: Path, base: Path | None, staged: Staged) -> Path:
-    """Write the weights to a file beside the model's, one tensor after the other, and return its place.
-
-    The file is named by what it holds, so a model is never beside the weights of another one: those are there
-    before it is.
-    """
+    """Write the weights to a file beside the model's, one tensor after the other, and return its place. The file is
+    named by what it holds, so a model is never beside the weights of another one: those are there before it is."""
     copy = copied(model)
     written, digest = staged.aside(path) / _DATA, hashlib.blake2b(digest_size=DIGITS // 2)
     moved = [t for g in all_graphs(copy.graph) for t in g.initializer if len(t.raw_data) >= LEAST_APART]

@@ -144,10 +144,8 @@ def as_inliner_reads(
 
 
 def _drop_left_out(nodes: Iterable[NodeProto], given: set[str]) -> None:
-    """Take away the attributes that would be a call's, where it does not give them.
-
-    Then the operator's default counts, or that of the function that is called.
-    """
+    """Take away the attributes that would be a call's, where it does not give them. Then the operator's default counts,
+    or that of the function that is called."""
     for node in nodes:
         kept = [a for a in node.attribute if not a.ref_attr_name or a.ref_attr_name in given]
         if len(kept) < len(node.attribute):

@@ -537,10 +537,8 @@ class Graph:
         return gone
 
     def _release(self, node: Node) -> Iterator[Value]:
-        """What the node and its bodies read from outside, and read no more.
-
-        The bodies stay whole: the node may come back, and a proof runs what was there.
-        """
+        """What the node and its bodies read from outside, and read no more. The bodies stay whole: the node may come
+        back, and a proof runs what was there."""
         for value in node.inputs:
             if value is not None:
                 value.users.pop(node, None)

@@ -64,11 +64,9 @@ class Inference:
         return self._table
 
     def _remembered(self, graph: Graph) -> Iterator[ValueInfoProto]:
-        """The tensors that nodes made by rewrites return, with the sizes that were known of what they replace.
-
-        A rewrite computes what was there, but ONNX's inference may make less of how it is written: it has no name for
-        a size that follows from a broadcast.
-        """
+        """The tensors that nodes made by rewrites return, with the sizes that were known of what they replace. A
+        rewrite computes what was there, but ONNX's inference may make less of how it is written: it has no name for a
+        size that follows from a broadcast."""
         for node in graph.live():
             for out in node.outputs if node.is_new else ():
                 known = self._before.find(out) if out is not None else None
@@ -80,11 +78,9 @@ class Inference:
     def _refine_graph(
         self, graph: Graph, refined: Iterable[Value] = (), repeated: bool = False
     ) -> list[ValueInfoProto]:
-        """Refine the table node by node; what ONNX's inference needs to know of this graph's tensors.
-
-        `refined`: tensors of which the table says more than ONNX's inference knew. `repeated`: the scope runs several
-        times, with other sizes each time.
-        """
+        """Refine the table node by node; what ONNX's inference needs to know of this graph's tensors. `refined`:
+        tensors of which the table says more than ONNX's inference knew. `repeated`: the scope runs several times, with
+        other sizes each time."""
         found: list[ValueInfoProto] = []
         fresh: set[Value | None] = set(refined)
         for node in graph.live():
@@ -144,11 +140,8 @@ class Inference:
                 self._table.take(out, self._declared.type_of(out, self._table, repeated))
 
     def _refine_bodies(self, node: Node, repeated: bool) -> None:
-        """Refine the bodies of a node, those of a Loop or a Scan to a fixed point.
-
-        Of a state that an iteration hands to the next one, that is known which holds before the first, and after each
-        one if it holds before that.
-        """
+        """Refine the bodies of a node, those of a Loop or a Scan to a fixed point. Of a state that an iteration hands
+        to the next one, that is known which holds before the first, and after each one if it holds before that."""
         table = self._table
         repeated = repeated or node.key != "If"
         carried = loop_carried(node, table)
@@ -285,11 +278,8 @@ def without_weights(model: Model) -> ModelProto:
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """The model with the types that ONNX infers; itself where that raises.
-
-    An operator's inference may raise even in the lenient mode. Nodes of ENDING are not passed to it. Nor are values
-    followed where a vector is long.
-    """
+    """The model with the types that ONNX infers; itself where that raises. An operator's inference may raise even in
+    the lenient mode. Nodes of ENDING are not passed to it. Nor are values followed where a vector is long."""
     nodes = list(all_nodes(model.graph))
     for node in nodes:
         if node.op_type in ENDING:

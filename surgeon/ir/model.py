@@ -166,14 +166,6 @@ class Model:
         """The TensorProto.DataType; 0 (UNDEFINED) where it is not known."""
         return self.types.dtype(value)
 
-    def kind(self, value: Value) -> str:
-        """The field of a TypeProto that a sequence, an optional and their like have; empty for a tensor."""
-        return self.types.kind(value)
-
-    def is_vague(self, value: Value) -> bool:
-        """Whether inference has left a dimension of the tensor without so much as a name."""
-        return self.types.is_vague(value)
-
     def forget_types(self) -> None:
         """Folding has made more knowable: what is asked for and not wholly known is inferred again."""
         self.types.expect_more()
@@ -183,10 +175,6 @@ class Model:
         """Infer now, and keep what is known of tensors that rewrites take away, and what calls mean: a proof asks."""
         self.types.infer()
         self.file_functions.extend(self.proto.functions)
-
-    def infer(self) -> None:
-        """Infer types and shapes now, if that is still to be done."""
-        self.types.infer()
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 

@@ -236,10 +236,8 @@ class _Written(NamedTuple):
 
 
 class _Shared(threading.local):
-    """The process in which small models are run where they may crash: one for each thread.
-
-    A fork of a large process takes longer than a proof, since each page that is written after it is copied.
-    """
+    """The process in which small models are run where they may crash: one for each thread. A fork of a large process
+    takes longer than a proof, since each page that is written after it is copied."""
 
     def __init__(self) -> None:
         self.fork = Fork(_results_of, seconds=SECONDS, memory=MEMORY)

@@ -28,7 +28,7 @@ from surgeon.ir.run import Unrunnable
 from surgeon.precision.drawing import features, image, kind_of, waveform
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, all_choices
+from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, choices
 from surgeon.proof.usual_sizes import (
     Role,
     different,
@@ -127,7 +127,7 @@ def _sizes(pair: ModelPair, symbols: Symbols, guesses: Mapping[str, Guess]) -> I
     are_drawn = any(elem in INTEGERS and name not in guesses for name, elem, _ in pair.inputs)
     for sized in usual_sizes(symbols, pair.before):
         yield from ((sized, below) for below in ((4, 1) if are_drawn else (4,)))
-    for choice in all_choices(pair.inputs, pair.before):
+    for choice in choices(pair.inputs, pair.before, images=True):
         yield from ((sized, choice.below) for sized in list(pair.sizes(choice))[:1])
 
 

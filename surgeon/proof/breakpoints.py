@@ -16,7 +16,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -233,7 +233,9 @@ def feeds_at_breakpoints(side: Side, base: Feeds, inputs: Sequence[str], *, mixe
             if said.shape == like.shape:
                 points.append(_beside(*search.near(name, pair, STEPS, search.of_elements), BESIDE))
             if said.shape != like.shape or (mixes and pair.kind != "crossing"):
-                for asked, of in ((search.of_wholes, np.full_like), (search.of_multiples, _times)):
+                of: Of
+                for of in (np.full_like, _times):
+                    asked = partial(search.of_wholes, of)
                     found = _beside(*search.near(name, pair, COARSE, asked), BESIDE_A_WHOLE)
                     wholes.extend(of(like, number) for number in dict.fromkeys(found.tolist()))
         # Half of the numbers are the usual ones: next to what is small alone all is rounding.
@@ -243,6 +245,7 @@ def feeds_at_breakpoints(side: Side, base: Feeds, inputs: Sequence[str], *, mixe
 
 
 Asked = Callable[[str, Comparison, np.ndarray], "np.ndarray | None"]  # what a comparison says of numbers of an input
+Of = Callable[[np.ndarray, float], np.ndarray]  # the input that one number makes of its random numbers
 
 
 @dataclass
@@ -289,16 +292,9 @@ class _Search:
             return None
         return np.concatenate([said.reshape(-1) for said in found if said is not None] or [values])[: values.size]
 
-    def of_wholes(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
-        """What it says if the whole input is one number: the least and the most, as parts may differ."""
-        return self._ends(name, pair, [np.full_like(self.base[name], value) for value in values])
-
-    def of_multiples(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
-        """The same where the input is its random numbers, times one number."""
-        return self._ends(name, pair, [_times(self.base[name], value) for value in values])
-
-    def _ends(self, name: str, pair: Comparison, inputs: Sequence[np.ndarray]) -> np.ndarray | None:
-        found = [self._said(name, pair, x) for x in inputs]
+    def of_wholes(self, of: Of, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
+        """What it says if one number makes the whole input: the least and the most, as parts may differ."""
+        found = [self._said(name, pair, of(self.base[name], value)) for value in values]
         if any(said is None or not said.size for said in found):
             return None
         return np.asarray([complex(said.max(), said.min()) for said in found if said is not None])
@@ -451,6 +447,3 @@ def _between_sizes(low: int, high: int, said: Callable[[int], bytes | None]) -> 
         middle = (low + high) // 2
         low, high = (middle, high) if said(middle) == first else (low, middle)
     return low, high, high + 1, max(low - 1, 1)
-
-
-__all__ = ["Side", "feeds_at_breakpoints", "sizes_at_breakpoints"]

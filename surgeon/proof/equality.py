@@ -147,11 +147,9 @@ def _counted(a: np.ndarray, b: np.ndarray, limit: float, *, exact: Evaluation | 
 
 
 def _saturated(a: np.ndarray, b: np.ndarray, exact: np.ndarray | None) -> np.ndarray:
-    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled after that.
-
-    A wider type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of
-    its sign.
-    """
+    """Where the original's number comes of an inf that was cut off at the type's maximum, and scaled after that. A
+    wider type gives another number, or the number is out of reach of finite inputs; the rewritten window gives inf of
+    its sign."""
     beyond = np.abs(b) > LARGEST_INPUT**1.5
     if exact is not None and exact.shape == b.shape:
         beyond |= ~(np.abs(exact) / 2 <= np.abs(b))

@@ -220,6 +220,3 @@ class _Counts:
     def _sizes(self, value: Value) -> list[int]:
         shape = self.model.shape(value)
         return [LARGEST_SIZE] if shape is None else [d if isinstance(d, int) else LARGEST_SIZE for d in shape]
-
-
-__all__ = ["too_large"]

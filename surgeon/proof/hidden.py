@@ -129,6 +129,3 @@ def has_signs(model: ModelProto, kind: str) -> bool:
     """Whether the signs of zeros and infinities of a model are those of ONNX, whichever kernel computes them."""
     signed = SIGNED | CHOOSING if kind in WITHOUT_ZEROS else SIGNED
     return all(n.op_type in signed and not n.domain for n in model.graph.node)
-
-
-__all__ = ["HAS_MEDIAN", "NOT_LOOKED_AT", "bias", "has_signs", "lost_element", "other_sign", "rounds_one_by_one"]

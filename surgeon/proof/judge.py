@@ -342,10 +342,8 @@ class Judge:
         return None
 
     def _asked(self, feeds: Feeds) -> tuple[Feeds, list[np.ndarray]]:
-        """Inputs, and what the original makes of them: those without a divisor of 0 where it runs no other.
-
-        Raises Unrunnable.
-        """
+        """Inputs, and what the original makes of them: those without a divisor of 0 where it runs no other. Raises
+        Unrunnable."""
         feeds = self.valid.of(feeds)
         try:
             return feeds, self.before.run(feeds)
@@ -522,11 +520,8 @@ class Judge:
         return Runner(self.pair.before, self.pair.folder, optimized=True)
 
     def _agree_in_wider_type(self, trial: JudgedRun, index: int) -> bool:
-        """Whether both sides give the same numbers in a wider type.
-
-        ONNX Runtime says so where it has the kernels: to the evaluator two operators may be one that ONNX Runtime tells
-        apart.
-        """
+        """Whether both sides give the same numbers in a wider type. ONNX Runtime says so where it has the kernels: to
+        the evaluator two operators may be one that ONNX Runtime tells apart."""
         a, b = trial.exact_after.output(index), trial.exact.output(index)
         if a is None or b is None or a.shape != b.shape:
             return False

@@ -39,7 +39,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.shrink import shrunk
-from surgeon.proof.sizes import FIRST_CHOICE, SizeChoice, small_choices
+from surgeon.proof.sizes import FIRST_CHOICE, SizeChoice, choices
 from surgeon.proof.whole import tensors_of_a_run
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Prover:
                 found[record] = self._verdict(pair, record.tolerance)
             elif not window.unranked:
                 verdict = self._verdict(pair, record.tolerance)
-                for choice in small_choices(pair.inputs, pair.before):
+                for choice in choices(pair.inputs, pair.before):
                     verdict = self._verdict(pair, record.tolerance, choice)
                     if not verdict.unsized:
                         break
@@ -137,11 +137,8 @@ class Prover:
         return self._alike[asked]
 
     def _at_small_sizes(self, pair: ModelPair, tolerance: float, choice: SizeChoice) -> Verdict | None:
-        """The verdict where small sizes settle it; None where they do not.
-
-        What is added up along a large size is tried on everything at a small one, and at its own on what tells sums of
-        few numbers from sums of many.
-        """
+        """The verdict where small sizes settle it; None where they do not. What is added up along a large size is tried
+        on everything at a small one, and at its own on what tells sums of few numbers from sums of many."""
         small = shrunk(pair)
         if small is not None:
             verdict = self._remembered(small, tolerance, choice)

@@ -61,13 +61,12 @@ class SizeChoice:
 FIRST_CHOICE = SizeChoice()
 
 
-def small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
-    """The choices of small sizes, the first one first; `model` says which sizes can be borrowed or are asked for."""
-    yield from _small_choices(inputs, model)
-    yield from _single_choices(model)
+def choices(inputs: Sequence[DeclaredInput], model: ModelProto, *, images: bool = False) -> Iterator[SizeChoice]:
+    """The choices of small sizes, those of images where they are asked for, then sizes of 1, which prove the least.
 
-
-def _small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
+    `model` says which sizes can be borrowed or are asked for.
+    """
+    has_if = any(n.op_type == "If" for n in model.graph.node)
     for longer, alike in GROWN:
         yield SizeChoice(longer, alike)
         if not longer and any(elem in INTEGERS or elem == TensorProto.BOOL for _, elem, _ in inputs):
@@ -78,28 +77,11 @@ def _small_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterat
     sizes = dict.fromkeys(d for dims in shapes for d in dims if isinstance(d, int) and d > 1)
     for borrowed in product(symbols_of(inputs), list(sizes)[:MOST_BORROWED]):
         yield SizeChoice(borrowed=borrowed)
-    if _has_if(model):
-        yield from (SizeChoice(borrowed=(symbol, 1)) for symbol in symbols_of(inputs))
-
-
-def _single_choices(model: ModelProto) -> Iterator[SizeChoice]:
-    """Sizes of 1, which prove the least, and so come last."""
-    if _has_if(model):
-        yield from (SizeChoice(usual=usual) for usual in SINGLE)
-
-
-def _has_if(model: ModelProto) -> bool:
-    return any(n.op_type == "If" for n in model.graph.node)
-
-
-def all_choices(inputs: Sequence[DeclaredInput], model: ModelProto) -> Iterator[SizeChoice]:
-    """The choices of small sizes, then those of images, then sizes of 1."""
-    yield from _small_choices(inputs, model)
-    if all(isinstance(d, int) for _, _, shape in inputs for d in shape):
+    yield from (SizeChoice(borrowed=(symbol, 1)) for symbol in symbols_of(inputs) if has_if)
+    if images and all(isinstance(d, int) for _, _, shape in inputs for d in shape):
         return
-    for usual in USUAL:
-        yield SizeChoice(usual=usual)
-    yield from _single_choices(model)
+    yield from (SizeChoice(usual=usual) for usual in USUAL if images)
+    yield from (SizeChoice(usual=usual) for usual in SINGLE if has_if)
 
 
 def symbols_of(inputs: Sequence[DeclaredInput]) -> list[str]:

@@ -122,9 +122,6 @@ def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
     return [size for size, _ in counts.most_common() if 1 < size <= 1 << 16][:MOST_FORCED]
 
 
-# ---- MIN and MAX -----------------------------------------------------------------------------------------------------
-
-
 def farthest(
     symbols: Symbols,
     opt: Sequence[SizedInput],

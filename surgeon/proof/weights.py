@@ -108,6 +108,3 @@ def _others(x: np.ndarray, source: np.ndarray) -> int | None:
         if off.sum() <= (1 - MOST_OF_THEM) * x.size:
             return int(off.sum())
     return None
-
-
-__all__ = ["few_differ"]

@@ -18,7 +18,7 @@ from surgeon.proof.cut import largest_pad
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
-from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, all_choices
+from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, choices
 from surgeon.proof.usual_sizes import usual_sizes
 from surgeon.proof.valid import valid_feeds
 
@@ -46,7 +46,7 @@ def prove_models(
     except Unrunnable as error:
         return Verdict.unproved(str(error))
     first = None
-    for choice in all_choices(pair.inputs, pair.before):
+    for choice in choices(pair.inputs, pair.before, images=True):
         verdict = judge(pair, choice, own_rounding=own_rounding)
         if not verdict.unsized:
             return verdict
@@ -127,7 +127,7 @@ def sizes_that_run(
 
 def _sizes_to_try(pair: ModelPair) -> Iterator[tuple[Iterable[list[SizedInput]], int]]:
     """One or two sizes of the inputs, and what drawn integers are below there: small ones first."""
-    yield from ((pair.sizes(choice), choice.below) for choice in all_choices(pair.inputs, pair.before))
+    yield from ((pair.sizes(choice), choice.below) for choice in choices(pair.inputs, pair.before, images=True))
     yield from (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before))
 
 

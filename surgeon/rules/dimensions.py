@@ -93,9 +93,6 @@ def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
     return found
 
 
-# ---- tensors of sizes ------------------------------------------------------------------------------------------------
-
-
 def elements(b: Builder, value: Value | None) -> list[Dim] | None:
     """The elements of a tensor of sizes, as far as they follow from shapes and constants; None where not even their
     number is known."""

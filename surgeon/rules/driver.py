@@ -409,7 +409,7 @@ class Driver:
                     continue
                 new = builder.node("Identity", [new], 1, "", {})  # an output's name is the model's interface
                 made[new.producer] = None
-            if strategy == FUSED and self.model.is_vague(old):
+            if strategy == FUSED and self.model.types.is_vague(old):
                 self._more_to_infer = True
             root.graph.take_over(old, new)
         return aliases
@@ -481,10 +481,8 @@ class Driver:
 @lru_cache(maxsize=SHARED)
 def _indexes_of(passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> Mapping[Stage, Index[Rule]]:
     """The decision tree of each stage, without the rules that have nothing to do: the target supports all that they
-    could lower, or has none of the conditions that they fix.
-
-    `chosen` has the names of the passes whose strategy the user chose.
-    """
+    could lower, or has none of the conditions that they fix. `chosen` has the names of the passes whose strategy the
+    user chose."""
 
     def is_idle(p: Pass, rule: Rule) -> bool:
         if rule.targets is not None and not rule.targets(target):
@@ -583,11 +581,9 @@ class _Candidate(NamedTuple):
 
 
 def _by_benefit(found: _Candidate) -> tuple[bool, int, bool, bool]:
-    """Sort what a rule replaces more nodes with first, then what asks more of the node, then the user's rule.
-
-    Fallbacks come last. The sort is stable: rules that still tie stay in the order of their passes' docstrings, and
-    those of one pass in the order of its file. What a file is called has no part in it.
-    """
+    """Sort what a rule replaces more nodes with first, then what asks more of the node, then the user's rule. Fallbacks
+    come last. The sort is stable: rules that still tie stay in the order of their passes' docstrings, and those of one
+    pass in the order of its file. What a file is called has no part in it."""
     return found.rule.fallback, -len(found.held.nodes), found.root.is_any, found.rule.own
 
 

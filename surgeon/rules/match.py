@@ -133,9 +133,7 @@ class _State:
 
     def _within_ranks(self, nodes: Collection[Node], literals: Sequence[Any]) -> bool:
         """Whether no constant that the pattern writes as a number gives a result more dimensions than the rest has.
-
-        Where a rank is not known nothing is known.
-        """
+        Where a rank is not known nothing is known."""
         shaped = {id(v): rank for v in literals if (rank := self._rank(v))}
         for node in nodes if shaped else ():
             operands = [v for v in node.operands() if v is not None] if node.key in BROADCASTS else []

@@ -56,10 +56,8 @@ class Repeats:
         return tuple(rows)
 
     def _kind_of_tensor(self, value: Value, names: dict[str, int]) -> Hashable:
-        """What the nodes can know of a tensor that they read: its type, and its elements where it is a constant.
-
-        None for a large constant.
-        """
+        """What the nodes can know of a tensor that they read: its type, and its elements where it is a constant. None
+        for a large constant."""
         elem, shape, _ = self._model.types.find(value)
         if value.varies or not self._model.is_constant(value):
             named = [names.setdefault(d, len(names)) if isinstance(d, str) else (d,) for d in shape or ()]

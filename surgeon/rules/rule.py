@@ -190,9 +190,6 @@ def model_rule(*, stage: Stage, last: bool = False) -> Callable[[Callable[..., A
     return lambda body: ModelRule(body, stage, last=last)
 
 
-# ---- how a body declines ---------------------------------------------------------------------------------------------
-
-
 class Decline(Exception):
     """Ends the body of a rule: the pattern holds, but the rewrite must not be made. The message is the reason."""
 

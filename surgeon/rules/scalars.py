@@ -34,10 +34,8 @@ def _takes_scalar(reader: Node, value: Value) -> bool:
 
 
 def _shows(model: Model, reader: Node, old: Value, new: Value) -> bool:
-    """Whether `new` is known not to be a scalar where that of `old` is not seen.
-
-    Of Range constants alone are looked at. ONNX Runtime makes a constant of whatever it can compute.
-    """
+    """Whether `new` is known not to be a scalar where that of `old` is not seen. Of Range constants alone are looked
+    at. ONNX Runtime makes a constant of whatever it can compute."""
     if reader.key == "Range":
         is_seen = model.is_constant(old) or not model.is_constant(new)
     else:

@@ -78,9 +78,6 @@ def document(section: str, source: str) -> str:
     return "; ".join(filter(None, (f"docs/trt-support.md section {section}" if section else "", source)))
 
 
-# ---- how a condition looks at a node ---------------------------------------------------------------------------------
-
-
 def input_of(node: Node, position: int) -> Value | None:
     """The input at a position; None where it is empty or left out."""
     return node.inputs[position] if position < len(node.inputs) else None

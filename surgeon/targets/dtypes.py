@@ -150,10 +150,7 @@ def _reads_weights(node: Node, dtype: int) -> bool:
 
 def _why_spelled(node: Node) -> str | None:
     """Why TensorRT-RTX misreads weights that are stored as numbers of 32 bits, not as raw bytes; None where it does
-    not.
-
-    onnx.helper.make_tensor writes them so, onnx.numpy_helper.from_array does not.
-    """
+    not. onnx.helper.make_tensor writes them so, onnx.numpy_helper.from_array does not."""
     spelled = [value.tensor for value in node.inputs if value is not None and value.tensor is not None]
     spelled += [given.t for given in node.proto.attribute if given.name == "value" and node.key == "Constant"]
     found = next(filter(is_spelled, spelled), None)

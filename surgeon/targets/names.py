@@ -29,8 +29,6 @@ class Alias(NamedTuple):
     source: str
 
 
-# ---- JetPack ---------------------------------------------------------------------------------------------------------
-
 _GIST = "gist.github.com/Tiryoh/2b5dc1f86ab6bc3e6922e97a4c1ac2f2, from NVIDIA's release notes for Jetson"
 _PARTNER = "github.com/edgehook/Jetson-AI-task, from developer.nvidia.com/embedded/jetpack-archive"
 _TORCH = "docs.pytorch.org/TensorRT, getting_started/jetpack"
@@ -62,7 +60,6 @@ JETPACKS: dict[str, Shipped] = {
     "7.2": Shipped("10.16.2", "NVIDIA's notes on Jetson Linux 39.2"),
 }
 
-# ---- Jetsons ---------------------------------------------------------------------------------------------------------
 
 # Board -> the JetPack that it is taken for: the last that it runs, or for Orin and Thor the one that most run. The
 # note says so.
@@ -73,8 +70,6 @@ BOARDS: dict[str, str] = {
     "jetson-orin": "6.2",
     "jetson-thor": "7.1",
 }
-
-# ---- containers ------------------------------------------------------------------------------------------------------
 
 _TRITON = "docs.nvidia.com/deeplearning/triton-inference-server/release-notes/rel_"
 _TWCC = "docs.twcloud.ai, the versions of NGC's Triton images"
@@ -123,8 +118,6 @@ TRTLLM_CONTAINERS: dict[str, Shipped] = {
     }.items()
     for month in months.split()
 }
-
-# ---- the names -------------------------------------------------------------------------------------------------------
 
 _JETPACK = re.compile(r"jetpack[- ]?(\d+(?:\.\d+){1,2})", re.IGNORECASE)
 _TAG = re.compile(r"(?:[\w./-]+:)?(\d\d\.\d\d)-((?:trtllm-python-|tf1-|tf2-)?py3)")

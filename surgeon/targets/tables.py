@@ -102,8 +102,6 @@ def importers(version: Version, rtx: bool) -> frozenset[str]:
     return frozenset(found - RTX_WITHOUT if rtx else found)
 
 
-# ---- opsets ----------------------------------------------------------------------------------------------------------
-
 # Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
 # of 9.0 to 9.3 says 19, but those read the Reduce operators of opset 18 with the meaning of 17.
 OPSETS: tuple[tuple[Version, int], ...] = (
@@ -126,8 +124,6 @@ def opset_of(version: Version) -> int:
     return max(opset for first, opset in OPSETS if first <= version)
 
 
-# ---- local functions -------------------------------------------------------------------------------------------------
-
 # LocalFunctionImporter (onnx-tensorrt@9.0-GA to @10.1-GA) looks functions up without domain and overload, after the
 # operators; binds an input to whatever tensor in sight is called like it; hands attributes no further than to the
 # function's own nodes, and reads 0 for one that the call leaves out; and keeps pointers into a copy of the function,
@@ -145,7 +141,6 @@ STRONGLY_TYPED = since(11, 0, rtx=True)
 # release/8.6 not).
 TYPED_ON_REQUEST = since(9, 0)
 
-# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.
 CONSTANT_INPUTS: dict[str, dict[int, Range]] = {

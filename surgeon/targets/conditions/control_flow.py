@@ -367,9 +367,7 @@ def _returned_each_time(node: Node) -> list[Value | None]:
 
 def _follows(values: Iterable[Value | None], body: Graph) -> bool:
     """Whether one of these follows from what each iteration is given: its number, the state, a part of what is scanned.
-
-    Sizes are left out: they are the same each time.
-    """
+    Sizes are left out: they are the same each time."""
     given = {info.name for info in body.proto.input}
     return any(v.graph is body and v.name in given for v in sources(values, lambda n: n.key not in MEASURES))
 
