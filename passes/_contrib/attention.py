@@ -271,13 +271,13 @@ class _Places(NamedTuple):
     """Where the new keys are.
 
     new     how many are new
-    behind  [batch, 1]: how many a sample had before; None where there is no cache
+    before  [batch, 1]: how many a sample had before; None where there is no cache
     at      [batch or 1, new]: the positions of the new ones
     total   how many keys there are; None where there is no cache: as many as are new
     """
 
     new: Value
-    behind: Value | None
+    before: Value | None
     at: Value
     total: Value | None
 
@@ -355,8 +355,8 @@ def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Val
     if past is None:
         return _Places(count, None, b.Unsqueeze(new, axes=[0]), None)
     ends = b.Add(b.Cast(b.Reshape(lengths, sizes(-1, 1)), to=INT64), 1)
-    behind = b.Max(b.Sub(ends, count), np.asarray(0, np.int64))
-    return _Places(count, behind, b.Add(behind, new), total)
+    before = b.Max(b.Sub(ends, count), np.asarray(0, np.int64))
+    return _Places(count, before, b.Add(before, new), total)
 
 
 def _total(b: Builder, total: Value, added: Value | None) -> Value:
@@ -386,12 +386,12 @@ def _turned_by(b: Builder, places: _Places, turns: Value | None, total: Value) -
 
 def _grown(b: Builder, past: Value, new: Value, places: _Places) -> Value:
     """The cache with a sample's new rows after those that it had; after its last one that one again."""
-    room, total, behind = _size(b, past, 2), places.total, places.behind
-    assert total is not None and behind is not None
+    room, total, before = _size(b, past, 2), places.total, places.before
+    assert total is not None and before is not None
     rows = b.Transpose(b.Concat(past, new, axis=2), perm=[0, 2, 1, 3])
     at = numbers_to(b, b.Max(room, total))
     last = b.Sub(b.Add(room, places.new), 1)
-    picked = b.Where(b.Less(at, behind), at, b.Min(b.Add(at, b.Sub(room, behind)), last))
+    picked = b.Where(b.Less(at, before), at, b.Min(b.Add(at, b.Sub(room, before)), last))
     found = b.GatherND(rows, b.Unsqueeze(picked, axes=[2]), batch_dims=1)
     return b.Transpose(found, perm=[0, 2, 1, 3])
 
