@@ -232,17 +232,8 @@ def profile(given: Sequence[str]) -> dict[str, list[Sizes]]:
     return found
 
 
-def shapes(given: Sequence[str]) -> dict[str, Sizes]:
-    """Input name -> sizes, from --shapes INPUT:SIZES."""
-    return _pairs("shapes", given)
-
-
-def values(given: Sequence[str]) -> dict[str, str]:
-    """Input name -> the text of its value, from --set INPUT=VALUE."""
-    return _pairs("values", given)
-
-
-def _pairs(keyword: str, given: Sequence[str]) -> dict[str, Any]:
+def pairs(keyword: str, given: Sequence[str]) -> dict[str, Any]:
+    """What an option of rewrite gives for each name: `shapes` the sizes of an input, `values` its value as text."""
     o = options_of(RewriteOptions)[keyword]
     found: dict[str, Any] = o.kind.value(given, o.flag)
     return found

@@ -123,7 +123,8 @@ class Rewriting(Unit):
         }
 
     def stands(self, entry: Mapping[str, Any]) -> bool:
-        return all(_stands(self.out.parent / name, digest) for name, digest in entry["output"].items())
+        places = ((self.out.parent / name, digest) for name, digest in entry["output"].items())
+        return all(path.is_file() and sha256(path) == digest for path, digest in places)
 
     def finished(self, inputs: Mapping[str, str], shared: Mapping[str, Any]) -> dict[str, Any] | None:
         report = self._read()
@@ -328,10 +329,6 @@ class Manifest:
 def _digests(files: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The hash of each file of a record by its name."""
     return {Path(file["path"]).name: file["sha256"] for file in files}
-
-
-def _stands(path: Path, digest: str) -> bool:
-    return path.is_file() and sha256(path) == digest
 
 
 class _Processes:

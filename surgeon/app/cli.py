@@ -1,13 +1,5 @@
 """The program `surgeon`: arguments in, exit status out.
 
-    surgeon rewrite in.onnx out.onnx --target 8.4
-    surgeon check in.onnx --target 8.4
-    surgeon build out.onnx out.engine
-    surgeon compare in.onnx out.onnx
-    surgeon passes | explain PASS | plugins build | targets
-    surgeon why LOG
-    surgeon diff-targets 8.4 10.9 in.onnx
-
 A command is a module of `surgeon.app.commands`, or a function of `surgeon.app.commands.small`.
 All print through `surgeon.app.screen`.
 

@@ -33,16 +33,10 @@ def apply(args: argparse.Namespace, folder: Path) -> None:
     taken = {name: text for name, text in _texts(path, table).items() if name in names}
     if not args.quiet:
         complain(f"options from '{path}': {', '.join(taken) or 'none, the command line has them all'}")
-    for name, text in taken.items():
+    for name, text in trust.allowed_texts(taken, path).items():
         setattr(args, name, text)
     if "target" in taken:
         args.target_from = str(path)
-    if "passes" in taken:
-        args.passes = [trust.allowed(place, path) for place in args.passes]
-    if "data" in taken:
-        args.data = trust.allowed_data(args.data, path)
-    if "metric" in taken:
-        args.metric = trust.allowed_function(args.metric, path)
 
 
 def _found(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:

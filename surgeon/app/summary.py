@@ -129,7 +129,10 @@ def closing(report: Report, *, converted: Conversion | None = None) -> str:
 def _print_applied(report: Report, screen: Screen, each: bool) -> None:
     if each:
         plain: Row = ("{}", "{}", "{} nodes", "error {}", "{}", "at {}")
-        rows: list[Row] = [_row(a) for a in report.applied]
+        rows: list[Row] = [
+            (a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.grade, a.root)
+            for a in report.applied
+        ]
         screen.table("applied", ("pass", "strategy", "nodes", "error", "proved", "at"), rows, "good", plain)
         return
     plain = ("{}", "{}", "{}x", "{} nodes", "error {}", "{}")
@@ -138,10 +141,6 @@ def _print_applied(report: Report, screen: Screen, each: bool) -> None:
         for g in report.groups()
     ]
     screen.table("applied", ("pass", "strategy", "times", "nodes", "error", "proved"), rows, "good", plain)
-
-
-def _row(a: Applied) -> Row:
-    return a.pass_name, a.strategy, f"{len(a.removed)} -> {len(a.added)}", error_text(a.max_error), a.grade, a.root
 
 
 def _entries(

@@ -11,7 +11,9 @@ leads, and a recorded folder that has become a link is not trusted any more.
 import json
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from surgeon import private_files
 from surgeon.errors import UsageError
@@ -41,16 +43,20 @@ def allowed(code: str | Path, named_by: Path) -> str:
     return str(real)
 
 
-def allowed_data(data: str, named_by: Path) -> str:
-    """The path of data that may be read: arrays, or a loader that is allowed to run. Raises UsageError."""
-    is_arrays = Path(data).suffix == ".npz" or Path(data).is_dir()
-    return data if is_arrays else allowed(data, named_by)
+def allowed_texts(texts: Mapping[str, Any], named_by: Path) -> dict[str, Any]:
+    """The texts of options, with the real paths of the code that they name. Raises UsageError where it may not run.
 
-
-def allowed_function(named: str, named_by: Path) -> str:
-    """FILE.py:FUNCTION of a file that is allowed to run. Raises UsageError."""
-    file, mark, function = named.rpartition(":")
-    return f"{allowed(file, named_by)}:{function}" if mark else named
+    Code is in passes, in a metric, and in data that are neither arrays nor a folder of them.
+    """
+    found = dict(texts)
+    found["passes"] = [allowed(place, named_by) for place in texts.get("passes", ())]
+    data, metric = texts.get("data"), texts.get("metric")
+    if data is not None and Path(data).suffix != ".npz" and not Path(data).is_dir():
+        found["data"] = allowed(data, named_by)
+    if metric is not None and ":" in metric:
+        file, _, function = metric.rpartition(":")
+        found["metric"] = f"{allowed(file, named_by)}:{function}"
+    return {name: text for name, text in found.items() if name in texts}
 
 
 def project_of(folder: Path) -> Path | None:

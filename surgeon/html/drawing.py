@@ -6,6 +6,7 @@ colours are classes, which the page's style sheet fills for light and dark.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from html import escape
 from typing import Any
 
@@ -173,8 +174,12 @@ def _place(drawn: Sketch) -> list[list[int]]:
 
     An edge over several layers gets a narrow box of kind `lane` in each between, so that it passes beside the others.
     """
-    above, below = _neighbours(drawn)
-    for k in _ordered(above, below):
+    above: dict[int, list[int]] = {k: [] for k in range(len(drawn.boxes))}
+    below: dict[int, list[int]] = {k: [] for k in range(len(drawn.boxes))}
+    for a, b in drawn.edges:
+        above[b].append(a)
+        below[a].append(b)
+    for k in TopologicalSorter(above).static_order():
         drawn.boxes[k].layer = max((drawn.boxes[a].layer + 1 for a in above[k]), default=0)
     for k, box in enumerate(drawn.boxes):  # an input is right above its first reader
         if box.kind == "input" and below[k]:
@@ -201,32 +206,12 @@ def _place(drawn: Sketch) -> list[list[int]]:
     return ways
 
 
-def _neighbours(drawn: Sketch) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    above: dict[int, list[int]] = {k: [] for k in range(len(drawn.boxes))}
-    below: dict[int, list[int]] = {k: [] for k in range(len(drawn.boxes))}
-    for a, b in drawn.edges:
-        above[b].append(a)
-        below[a].append(b)
-    return above, below
-
-
 def _way(drawn: Sketch, a: int, b: int) -> list[int]:
     way = [a]
     for layer in range(drawn.boxes[a].layer + 1, drawn.boxes[b].layer):
         way.append(len(drawn.boxes))
         drawn.boxes.append(Box("", "lane", layer=layer))
     return [*way, b]
-
-
-def _ordered(above: dict[int, list[int]], below: dict[int, list[int]]) -> list[int]:
-    missing = {k: len(v) for k, v in above.items()}
-    ready = [k for k, count in missing.items() if not count]
-    for k in ready:  # grows while it is walked
-        for b in below[k]:
-            missing[b] -= 1
-            if not missing[b]:
-                ready.append(b)
-    return ready
 
 
 def _middle(places: Sequence[float]) -> float:

@@ -94,7 +94,7 @@ def _head(report: Report, title: str, written: str, precision: Conversion | None
     where = f", written to <code>{escape(written)}</code>" if written else ", nothing written"
     nodes = f"{sum(report.ops_before.values())} &rarr; {sum(report.ops_after.values())}"
     tiles = [
-        _tile(str(len(report.applied)), _count_word(len(report.applied), "rewrite")),
+        _tile(str(len(report.applied)), "rewrite" if len(report.applied) == 1 else "rewrites"),
         _tile(nodes, "nodes"),
         _tile(_largest(report.errors(TESTED)), "largest error of a window"),
         _tile(str(len(report.undone)), "undone", "bad" if report.undone else ""),
@@ -426,10 +426,6 @@ def _footer(report: Report) -> str:
 
 
 # ---- small things ----------------------------------------------------------------------------------------------------
-
-
-def _count_word(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _error(error: float | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cache
 
-from onnx import ModelProto, TensorProto
+from onnx import TensorProto
 
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
@@ -48,7 +48,7 @@ def advice_for(result: Result, source: Source, options: Options) -> list[str]:
     refused = result.report.untaken
     if not refused:
         return []
-    nodes = _nodes(result.model, result)
+    nodes = {n.label: n for scope in Model(result.model, result.base).scopes for n in scope.live()}
     unproved = {d.node: d.pass_name for d in result.report.declined if d.why.startswith("unproved")}
     by_default = _taken_by_default(refused, source, options)
     narrowed = _taken_in_other_types(result, options)
@@ -150,7 +150,3 @@ def _taken_in_other_types(result: Result, options: Options) -> set[str]:
     except ModelError:
         return set()
     return {d.node for d in result.report.untaken} - {d.node for d in again}
-
-
-def _nodes(model: ModelProto, result: Result) -> dict[str, Node]:
-    return {n.label: n for scope in Model(model, result.base).scopes for n in scope.live()}

@@ -124,7 +124,9 @@ def check(model: ModelLike, options: CheckOptions) -> Checked:
     refuse_invalid(source.proto, result.model, result.base)
     report = result.report
     fixing = _fixed_by(report, file) if refused or unknown else {}
-    ops, makers = _operators(file), _makers(file)
+    nodes = [n for s in file.scopes for n in s.live()]
+    ops = {n.label: n.op for n in nodes}
+    makers = {o.name: n.label for n in nodes for o in n.outputs if o is not None}
 
     def fixer(node: str, why: str) -> str:
         """A reason may name a tensor upstream: then it is the pass that removes that tensor."""
@@ -150,16 +152,6 @@ def fixed_by(model: ModelLike, *, target: str | Target | None = None) -> dict[st
     source = Source(model)
     report = rewrite_source(source, Options.checked(CheckOptions(target=target))).report
     return _fixed_by(report, source.model())
-
-
-def _operators(file: Model) -> dict[str, str]:
-    """Node label -> operator."""
-    return {n.label: n.op for s in file.scopes for n in s.live()}
-
-
-def _makers(file: Model) -> dict[str, str]:
-    """Tensor name -> the label of the node that makes it."""
-    return {o.name: n.label for s in file.scopes for n in s.live() for o in n.outputs if o is not None}
 
 
 def _fixed_by(report: Report, file: Model) -> dict[str, str]:

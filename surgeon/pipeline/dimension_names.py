@@ -49,7 +49,7 @@ def prepare(asked: Asked) -> Prepared | None:
     axes = [axis for found in shared.values() for axis in found]
     made = copied(model)
     dims = _dims(made)
-    taken = {d.dim_param for d in _every_dim(made.graph)}
+    taken = {d.dim_param for info in _declared(made.graph) for d in info.type.tensor_type.shape.dim}
     for axis in axes:
         dims[axis].dim_param = _fresh(axis, taken)
     try:
@@ -142,11 +142,6 @@ def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
         yield from (*holder.input, *holder.output, *holder.value_info)
 
 
-def _every_dim(graph: GraphProto) -> Iterator[TensorShapeProto.Dimension]:
-    for info in _declared(graph):
-        yield from info.type.tensor_type.shape.dim
-
-
 class _Trial:
     """Runs a model at sizes of which some are doubled."""
 
@@ -163,7 +158,8 @@ class _Trial:
         self._runner = Runner(models[0], base)
         sized = self._first_that_run(models, base, shapes)
         # A size of 1 is broadcast: a sum of two inputs would run with 1 and 2.
-        self._sized = self._doubled(sized, [a for a in axes if _size(sized, a) == 1])
+        shapes_by_name = {name: shape for name, _, shape in sized}
+        self._sized = self._doubled(sized, [a for a in axes if shapes_by_name[a.input][a.position] == 1])
         if not self._runs(self._sized):
             raise Unrunnable("it runs with sizes of 1 alone")
 
@@ -213,7 +209,3 @@ class _Trial:
                 continue
             return True
         return False
-
-
-def _size(sized: Sequence[SizedInput], axis: Axis) -> int:
-    return next(shape[axis.position] for name, _, shape in sized if name == axis.input)

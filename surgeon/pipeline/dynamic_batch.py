@@ -222,7 +222,8 @@ class _Walk(Walk):
         explicit, others = self._reshapes(node, read, alone[0][0].shape)
         skipped = self.choices.get(node.output[0], 0)
         holding: list[tuple[_Repair, list[Tensor]]] = []
-        for repair in (*explicit, _Repair(node), *others, *self._repairs(node, read)):
+        computed = (*self._computed_sizes(node, read), *self._shared_rows(node, read))
+        for repair in (*explicit, _Repair(node), *others, *computed):  # likeliest first
             try:
                 found = self._together(repair, node, read, alone)
             except Unrunnable as error:
@@ -300,11 +301,6 @@ class _Walk(Walk):
 
     # ---- repairs ----
 
-    def _repairs(self, node: NodeProto, read: Mapping[str, Tensor]) -> Iterator[_Repair]:
-        """What a node could be meant to be, likeliest first."""
-        yield from self._computed_sizes(node, read)
-        yield from self._shared_rows(node, read)
-
     def _reshapes(
         self, node: NodeProto, read: Mapping[str, Tensor], made: tuple[int, ...]
     ) -> tuple[list[_Repair], list[_Repair]]:
@@ -335,7 +331,10 @@ class _Walk(Walk):
             sizes = self._target(asked, made, axis, takes_over)
             if sizes is not None:
                 here = explicit if asked[axis] == self.size else others
-                here.append(self._with_input(node, 1, np.asarray(sizes, np.int64)))
+                repair = _Repair(copied(node))
+                repair.node.input[1] = self._name("sizes")
+                repair.constants[repair.node.input[1]] = np.asarray(sizes, np.int64)
+                here.append(repair)
         return explicit, others
 
     def _target(self, asked: list[int], made: tuple[int, ...], axis: int, takes_over: bool) -> list[int] | None:
@@ -359,13 +358,9 @@ class _Walk(Walk):
             if sizes.ndim != 1:
                 continue
             for k in [k for k, d in enumerate(sizes.tolist()) if d == self.size]:
-                yield self._with_batch_in(node, place, sizes, k)
-
-    def _with_batch_in(self, node: NodeProto, place: int, sizes: np.ndarray, k: int) -> _Repair:
-        """The node with the batch's size at position k of an input."""
-        repair = _Repair(copied(node))
-        repair.node.input[place] = self._sizes_with_batch(repair, sizes.tolist(), k, "sizes", "sizes")
-        return repair
+                repair = _Repair(copied(node))
+                repair.node.input[place] = self._sizes_with_batch(repair, sizes.tolist(), k, "sizes", "sizes")
+                yield repair
 
     def _sizes_with_batch(self, repair: _Repair, sizes: Sequence[int], k: int, part: str, whole: str) -> str:
         """A list of sizes with the batch's at position k, which a repair computes; both stems are for its names."""
@@ -424,11 +419,6 @@ class _Walk(Walk):
             repair.before.append(helper.make_node("Expand", [name, shape], [rows]))
             repair.node.input[place] = rows
         return repair
-
-    def _with_input(self, node: NodeProto, place: int, array: np.ndarray) -> _Repair:
-        repaired, name = copied(node), self._name("sizes")
-        repaired.input[place] = name
-        return _Repair(repaired, [], {name: array})
 
     def _batch_name(self) -> str:
         """The tensor with the size of the batch, which is made before all nodes."""

@@ -365,12 +365,12 @@ def _strategies(given: Mapping[str, str], offered: Sequence[Pass], target: Targe
 def _notes(names: Iterable[str], offered: Sequence[Pass]) -> tuple[str, ...]:
     """A sentence for each former name of a pass; a name may have a node glob."""
     now = {name: registry.find(offered, name) for name in (given.partition(":")[0] for given in names)}
-    return tuple(_note(name, p) for name, p in now.items() if p.name != name)
-
-
-def _note(former: str, p: Pass) -> str:
-    is_renamed = len(p.formerly[former]) == len(p.rules) + len(p.model_rules)
-    return f"the pass '{former}' is {'called' if is_renamed else 'a part of'} '{p.name}' now"
+    found = []
+    for name, p in now.items():
+        if p.name != name:
+            is_renamed = len(p.formerly[name]) == len(p.rules) + len(p.model_rules)
+            found.append(f"the pass '{name}' is {'called' if is_renamed else 'a part of'} '{p.name}' now")
+    return tuple(found)
 
 
 def _check_libraries(libraries: Sequence[str], target: Target) -> None:

@@ -216,13 +216,10 @@ class Traffic:
         added = any(user.op in RESIDUAL for user in tensor.users)
         wide = sum(not (user in int8 and self.at[user].x is tensor) for user in tensor.users if user.key not in FUSED)
         fused = any(user.key in FUSED and user.op not in RESIDUAL for user in tensor.users)
-        apart = self._is_quantized_apart(tensor, int8)
+        apart = any(m is None or (m.op in PRODUCTS and m not in int8) for m in self._made_by(tensor))
         written = wide or fused or tensor.is_output or apart or not narrow
         moved = 4 * (wide + fused) + (narrow if narrow else 4 * added) + (added if narrow else 0)
         return size * (4 * bool(written and tensor.producer) + moved + (narrow > 0) * (5 if apart else 1))
-
-    def _is_quantized_apart(self, tensor: Value, int8: set[Node]) -> bool:
-        return any(m is None or (m.op in PRODUCTS and m not in int8) for m in self._made_by(tensor))
 
     def _made_by(self, tensor: Value) -> set[Node | None]:
         """The kernels that make a tensor: the nodes before what is elementwise; None for an input of the model."""

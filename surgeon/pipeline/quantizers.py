@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.graph import Node, Value
@@ -340,12 +340,9 @@ def rewired(
     found.grids.update({end: found.grids[source] for source, end in renamed.items() if source in found.grids})
     refill(graph.node, kept)
     infos = graph.value_info
-    refill(infos, [info for info in infos if info.name not in instead and not _is_eight_bits(info)])
+    eight = (TensorProto.INT8, TensorProto.UINT8)
+    refill(infos, [i for i in infos if i.name not in instead and i.type.tensor_type.elem_type not in eight])
     return renamed
-
-
-def _is_eight_bits(info: ValueInfoProto) -> bool:
-    return info.type.tensor_type.elem_type in (TensorProto.INT8, TensorProto.UINT8)
 
 
 def _source(name: str, instead: Mapping[str, str]) -> str:

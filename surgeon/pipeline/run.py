@@ -327,12 +327,7 @@ def _with_hint(verdict: Verdict) -> str:
 
 
 def _in_file_order(records: Iterable[Rewrite]) -> list[Rewrite]:
-    return sorted(records, key=_first_place)
-
-
-def _first_place(record: Rewrite) -> int:
-    places = [node.place for node in record.removed]
-    return min(places) if places else record.root.place
+    return sorted(records, key=lambda r: min((node.place for node in r.removed), default=r.root.place))
 
 
 # ---- a DLA and the GPU beside it -------------------------------------------------------------------------------------

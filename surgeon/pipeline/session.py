@@ -155,18 +155,12 @@ def _with_functions(functions: Collection[ModelRule], source: Source, options: O
     model, report = Run(Source(early.model, source.base), options.without_rules(functions), known).result()
     late = run((r for r in functions if r.stage is Stage.LOWER), model)
     result = Result(late.model, report, source.base, source.files)
-    _add_outcomes(result, early, late)
-    if early.applied or late.applied:
-        _describe_again(result, source, options)
-    return result
-
-
-def _add_outcomes(result: Result, early: Outcome, late: Outcome) -> None:
-    """Add to the report what the functions did."""
-    report = result.report
     report.applied = [*early.applied, *report.applied, *late.applied]
     report.declined = [*early.declined, *report.declined, *late.declined]
     report.undone = [*early.undone, *report.undone, *late.undone]
+    if early.applied or late.applied:
+        _describe_again(result, source, options)
+    return result
 
 
 def _describe_again(result: Result, source: Source, options: Options) -> None:

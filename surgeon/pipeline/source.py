@@ -48,7 +48,9 @@ class Source:
         self._looked_at: ModelProto | None = None  # of a file: what the next `proto` gives, read once
         if isinstance(given, ModelProto):
             check_calls(given)
-            self._proto, self.repairs = _repaired(given)
+            is_faulty = has_faults(given)
+            self._proto = copied(given) if is_faulty else given
+            self.repairs = repair(self._proto) if is_faulty else ()
         elif isinstance(given, str | os.PathLike):
             self.path = Path(given)
             self.base = self.path.parent
@@ -138,14 +140,6 @@ class Source:
             raise ModelError(f"{why.rstrip('.')}. Mend the model, or export it again.") from error
 
 
-def _repaired(given: ModelProto) -> tuple[ModelProto, list[str]]:
-    """A model in memory, or a repaired copy of it, and what was repaired."""
-    if not has_faults(given):
-        return given, []
-    copy = copied(given)
-    return copy, repair(copy)
-
-
 def _functions_apart(model: ModelProto) -> list[ModelProto]:
     """Models of one function each, which are taken out of the model: each declares the opsets of its nodes."""
     if len({tuple(sorted((o.domain, o.version) for o in m.opset_import)) for m in (model, *model.functions)}) < 2:
@@ -166,7 +160,8 @@ def _functions_apart(model: ModelProto) -> list[ModelProto]:
 def _with_output_shapes(model: ModelProto) -> ModelProto:
     """The model itself, with the inferred shape of each output that declares none; without dimensions where none is
     inferred, which the checker does not look at."""
-    missing = [o for o in model.graph.output if o.type.HasField("tensor_type") and not _has_shape(o)]
+    tensors = [o for o in model.graph.output if o.type.HasField("tensor_type")]
+    missing = [o for o in tensors if not o.type.tensor_type.HasField("shape")]
     if not missing:
         return model
     inferred = {o.name: o for o in onnx.shape_inference.infer_shapes(model).graph.output}
@@ -182,7 +177,3 @@ def _complete(graph: onnx.GraphProto) -> None:
         ordered = in_topological_order(holder.node, "the graph")
         if any(a is not b for a, b in zip(ordered, holder.node, strict=True)):
             refill(holder.node, ordered)
-
-
-def _has_shape(info: onnx.ValueInfoProto) -> bool:
-    return bool(info.type.tensor_type.HasField("shape"))

@@ -86,7 +86,8 @@ def _quantizers(model: Model) -> tuple[list[Quantizer], str]:
     """Those to move, and why others stay, of which the first is named."""
     found, left = [], []
     for node in model.graph.of(["QuantizeLinear"]):
-        if _is_symmetric(node, model):
+        grid = grid_of(node, model)
+        if grid is not None and grid[1].dtype == np.int8 and not grid[1]:  # around zero already
             continue
         why, quantizer = quantizer_at(node, model)
         if quantizer is not None:
@@ -95,11 +96,6 @@ def _quantizers(model: Model) -> tuple[list[Quantizer], str]:
             left.append(f"{node.name or node.proto.output[0]} {why}")
     more = f", and {len(left) - 1} more" if len(left) > 1 else ""
     return found, left[0] + more if left else ""
-
-
-def _is_symmetric(node: Node, model: Model) -> bool:
-    grid = grid_of(node, model)
-    return grid is not None and grid[1].dtype == np.int8 and not grid[1]
 
 
 # ---- what becomes of it ----------------------------------------------------------------------------------------------

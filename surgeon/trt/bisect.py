@@ -148,12 +148,10 @@ def bisect(
     rewritten model does not run either. Raises Unrunnable where the original does not run.
     """
     first, second = with_weights(before, base), with_weights(after, base_after or base)
-    shared = _shared(first, second)
-    values = _values(first, shared, feeds)
+    made, made_after = _makers(first), _makers(second)
+    values = _values(first, [name for name in made_after if name in made], feeds)
     runs, types = _runs(second, feeds), _float_types(second)
-    made = {o: n for n in first.graph.node for o in n.output}
-    made_after = {o: n for n in second.graph.node for o in n.output}
-    for name in [o for n in second.graph.node for o in n.output if o in values]:
+    for name in [name for name in made_after if name in values]:
         if _same_node(made[name], made_after[name]):
             continue
         found = _differs(name, first, second, values, kind, types)
@@ -297,8 +295,7 @@ def _marks(model: ModelProto, beside: Sequence[str]) -> list[str]:
 
 def _window_outputs(before: ModelProto, after: ModelProto) -> list[str]:
     """The tensors at which rewritten windows end: both models have them, and other nodes make them."""
-    made = {o: n for n in before.graph.node for o in n.output if o}
-    made_after = {o: n for n in after.graph.node for o in n.output if o}
+    made, made_after = _makers(before), _makers(after)
     return [
         name for name in _marks(after, _outputs(after)) if name in made and not _same_node(made[name], made_after[name])
     ]
@@ -318,9 +315,9 @@ def _marked(model: ModelProto, marks: Sequence[str], values: Feeds) -> ModelProt
 # ---- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _shared(before: ModelProto, after: ModelProto) -> list[str]:
-    made = {o for n in before.graph.node for o in n.output if o}
-    return [o for n in after.graph.node for o in n.output if o in made]
+def _makers(model: ModelProto) -> dict[str, NodeProto]:
+    """The nodes of the main graph by the tensors that they make, in its order."""
+    return {o: n for n in model.graph.node for o in n.output if o}
 
 
 def _values(model: ModelProto, names: Sequence[str], feeds: Feeds) -> Feeds:
@@ -384,7 +381,7 @@ def _passes(nodes: Sequence[NodeProto]) -> list[str]:
 
 def _window(model: ModelProto, output: str, known: Collection[str], values: Feeds) -> ModelProto:
     """The nodes between `output` and the nearest known tensors, as a model; `values` tells their types and shapes."""
-    made = {o: n for n in model.graph.node for o in n.output if o}
+    made = _makers(model)
     weights = {t.name: t for t in model.graph.initializer}
     wanted: set[int] = set()
     inputs: dict[str, None] = {}

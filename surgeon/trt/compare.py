@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,16 @@ def compare(
         if standard.converted:
             comparison.tolerance = standard.limit
             comparison.notes.append(MAY_ROUND.format(standard.limit) if built else standard.statement())
-        second = second or held.enter_context(_onnx_runtime(standard.evaluated, rewritten))
+        try:
+            second = second or held.enter_context(OnnxRuntime().start(standard.evaluated, rewritten))
+        except Unrunnable as error:
+            raise ModelError(f"ONNX Runtime does not run the rewritten model '{rewritten}': {error}") from None
         first_way = built or OnnxRuntime()
         runs: list[tuple[Side, Run]] = [(Side(first_way), lambda feeds: second(fed(standard.evaluated, feeds)))]
-        further = _further_ways(comparison, network, engine, runtime, plugins, tactic_sources, progress)
+        parsed = ParsedNetwork(runtime) if network else None
+        further = _further_ways(
+            comparison, parsed, engine, partial(engine_way, runtime, plugins, tactic_sources, progress)
+        )
         for way in () if built else further:
             asked = bool(engine) or not isinstance(way, Engine)
             running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
@@ -163,20 +170,14 @@ def _engine_of(
 
 
 def _further_ways(
-    comparison: Comparison,
-    network: bool,
-    engine: bool | None,
-    runtime: str | None,
-    plugins: Sequence[str | Path],
-    tactic_sources: Sequence[str] | None,
-    progress: Progress,
+    comparison: Comparison, network: ParsedNetwork | None, engine: bool | None, on_engine: Callable[[], Engine]
 ) -> Iterator[Way]:
-    if network:
-        yield ParsedNetwork(runtime)
+    if network is not None:
+        yield network
     if engine is False:
         return
     try:
-        yield engine_way(runtime, plugins, tactic_sources, progress)
+        yield on_engine()
     except (UsageError, EngineError) as error:
         if engine:
             raise
@@ -203,13 +204,6 @@ def _start(
             raise
         comparison.notes.append(f"TensorRT is not run: {error}")
     return None
-
-
-def _onnx_runtime(model: ModelProto, path: Path) -> Running:
-    try:
-        return OnnxRuntime().start(model, path)
-    except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the rewritten model '{path}': {error}") from None
 
 
 def _run_all(
@@ -254,7 +248,8 @@ def _compare_one(side: Side, run: Run, trial: Trial, comparison: Comparison) -> 
         found = trial.difference(index, a, by_models=isinstance(side.way, OnnxRuntime))
         if found.why and kind == "denormal" and isinstance(side.way, Engine):
             found = trial.difference(index, a, math.inf)
-            _note_once(comparison, FLUSHED.format(side.title))
+            text = FLUSHED.format(side.title)
+            comparison.notes += [text] if text not in comparison.notes else []
         if kind not in NOT_COUNTED:
             counted = figures(kind, a, b)
             if index in trial.measured:
@@ -272,11 +267,6 @@ FLUSHED = (
     "on denormal inputs {} differs, as kernels do that flush denormal numbers to zero: only shapes, NaN and inf "
     "count there"
 )
-
-
-def _note_once(comparison: Comparison, text: str) -> None:
-    if text not in comparison.notes:
-        comparison.notes.append(text)
 
 
 def as_onnx(given: np.ndarray, expected: np.ndarray) -> np.ndarray:

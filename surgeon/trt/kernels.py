@@ -71,39 +71,19 @@ class Seen:
 
 def program_to_json(program: Program) -> dict[str, Any]:
     """The totals of a program, and its kernels in the order of the engine."""
-    return {"gpus": list(program.gpus), "profile": program.profile, **totals(program)} | {
-        "kernels": [
-            {
-                "name": k.name,
-                "computes": list(k.computes),
-                "nodes": list(k.nodes),
-                "types": k.types,
-                "bytes_read": k.bytes_read,
-                "bytes_written": k.bytes_written,
-                "uncounted": k.uncounted,
-                "copy": k.is_copy,
-                "milliseconds": k.milliseconds,
-            }
-            for k in program.kernels
-        ]
-    }
+    whole = {"gpus": list(program.gpus), "profile": program.profile, **totals(program)}
+    names = {name: name for name in ("name", "computes", "nodes", "types", "bytes_read", "bytes_written", "uncounted")}
+    names |= {"copy": "is_copy", "milliseconds": "milliseconds"}
+    return {**whole, "kernels": [{key: getattr(k, name) for key, name in names.items()} for k in program.kernels]}
 
 
 def totals(program: Program) -> dict[str, Any]:
     """The totals of a program for JSON, sizes in bytes."""
     fused, attentions = program.attention
-    return {
-        "kernel_count": len(program.kernels),
-        "copies": program.copies,
-        "attention_fused": fused,
-        "attentions": attentions,
-        "bytes": program.bytes,
-        "weights": program.weights,
-        "activations": program.activations,
-        "uncounted": program.uncounted,
-        "branches": program.branches,
-        "milliseconds": program.milliseconds,
-    }
+    counts = {"kernel_count": len(program.kernels), "copies": program.copies}
+    counts |= {"attention_fused": fused, "attentions": attentions}
+    names = ("bytes", "weights", "activations", "uncounted", "branches", "milliseconds")
+    return {**counts, **{name: getattr(program, name) for name in names}}
 
 
 def kernels(

@@ -37,7 +37,10 @@ def parser_refusals(trt: Any, source: Path) -> list[Untaken]:
 
 
 def _with_passes(found: list[Untaken], trt: Any, source: Path) -> list[Untaken]:
-    fixing = _fixing(source, target_of(trt)) if found else {}
+    try:
+        fixing = fixed_by(source, target=target_of(trt)) if found else {}
+    except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
+        fixing = {}
     return [replace(r, fixed_by=fixing.get(r.node, "")) for r in found]
 
 
@@ -76,13 +79,6 @@ def _builder_error(line: str, proto: Any) -> Untaken:
         return Untaken("", "", why)
     node = max(named, key=lambda n: len(n.name))
     return Untaken(label_of(node), node.op_type, why)
-
-
-def _fixing(source: Path, target: Target) -> dict[str, str]:
-    try:
-        return fixed_by(source, target=target)
-    except SurgeonError:  # surgeon does not read the model either: then there is nothing to advise
-        return {}
 
 
 def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]:

@@ -28,7 +28,8 @@ def choose_runtime(asked: str | None = None) -> str:
         raise UsageError(f"no TensorRT is called '{asked}'.{did_you_mean(str(asked), [CLASSIC, 'rtx'])}")
     wanted = modules[asked]
     if wanted is not None and not importable(wanted):
-        raise UsageError(f"the Python package '{wanted}' cannot be imported here. {_how_to_install(wanted)}")
+        how = "surgeon with the extra 'rtx'" if wanted == RTX else "the package tensorrt of the version that you deploy"
+        raise UsageError(f"the Python package '{wanted}' cannot be imported here. Install {how}.")
     if wanted is not None:
         return wanted
     if importable(CLASSIC) and gpu():
@@ -49,14 +50,6 @@ def choose_runtime(asked: str | None = None) -> str:
 def importable(module: str) -> bool:
     """Whether a Python package is installed."""
     return importlib.util.find_spec(module) is not None
-
-
-def _how_to_install(module: str) -> str:
-    return (
-        "Install surgeon with the extra 'rtx'."
-        if module == RTX
-        else "Install the package tensorrt of the version that you deploy."
-    )
 
 
 def gpu() -> bool:

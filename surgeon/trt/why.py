@@ -14,7 +14,7 @@ from surgeon.ir.schemas import schema
 from surgeon.pipeline.check import fixed_by
 from surgeon.targets import plugins, tables
 from surgeon.targets.names import printed_version
-from surgeon.targets.releases import Version, dotted
+from surgeon.targets.releases import dotted
 from surgeon.targets.target import Target
 from surgeon.trt.causes import CAUSES, NODES, OPERATORS, REWRITE, Cause, Weight
 
@@ -122,7 +122,7 @@ def _finding(cause: Cause, line: str, operator: str, node: str) -> Finding:
     line = " ".join(line.split())
     if cause.name != "missing-plugin":
         return Finding(cause, line, operator, node)
-    first = _learned(here)
+    first = next((since for since, _, operators in tables.IMPORTERS if here in operators.split()), None)
     if first is not None:
         says = f"TensorRT imports {here} from {dotted(first)} on."
         return Finding(replace(IMPORTED, weight=cause.weight), line, here, node, says)
@@ -132,11 +132,6 @@ def _finding(cause: Cause, line: str, operator: str, node: str) -> Finding:
     if here in plugins.STOCK:
         return Finding(replace(NOT_INITIALISED, weight=cause.weight), line, here, node)
     return Finding(cause, line, here, node, f"The plugin is {here}." if here else "")
-
-
-def _learned(operator: str) -> Version | None:
-    """The first release of the table that imports an operator."""
-    return next((first for first, _, operators in tables.IMPORTERS if operator in operators.split()), None)
 
 
 def _operator(text: str) -> str:

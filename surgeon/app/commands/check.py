@@ -85,9 +85,8 @@ def _many(files: Sequence[str], args: argparse.Namespace, target: Target, screen
 
     more = ("--quiet", "--no-config")
     todo = [Printing(f, (Path(f),), "check", "verdict", more, lambda value: value["files"][0]) for f in files]
-    outcomes = run_all(
-        todo, _shared_words(args), args.out, args, screen, line, lambda outcome: _verdict_of(outcome, target).to_json()
-    )
+    words = words_of(CheckOptions, vars(args)) + ([] if args.parser else ["--no-parser"])
+    outcomes = run_all(todo, words, args.out, args, screen, line, lambda o: _verdict_of(o, target).to_json())
     verdicts = [_verdict_of(o, target) for o in outcomes]
     if args.format == "text":
         _print_sum(verdicts, target, screen)
@@ -99,10 +98,6 @@ def _verdict_of(outcome: Outcome, target: Target) -> FileVerdict:
     if "error" in outcome.entry:
         return FileVerdict(file, str(target), error=outcome.entry["error"])
     return FileVerdict.from_json(outcome.entry["verdict"])
-
-
-def _shared_words(args: argparse.Namespace) -> list[str]:
-    return words_of(CheckOptions, vars(args)) + ([] if args.parser else ["--no-parser"])
 
 
 # ---- one file --------------------------------------------------------------------------------------------------------
@@ -127,17 +122,11 @@ def _with_parser(verdict: FileVerdict, target: Target) -> FileVerdict:
     known = {u.node for u in verdict.checked.untaken}
     refused = [u for u in answer.refused if not u.node or u.node not in known]
     if refused:
-        return replace(verdict, checked=_joined(verdict.checked, refused), sure=f"measured here: {answer.parser}")
+        checked, named = verdict.checked, {u.node for u in refused}
+        unknown = [u for u in checked.unknown if u.node not in named]
+        checked = replace(checked, untaken=[*checked.untaken, *refused], unknown=unknown)
+        return replace(verdict, checked=checked, sure=f"measured here: {answer.parser}")
     return verdict if known else replace(verdict, sure=f"measured here: {answer.parser} parses it")
-
-
-def _joined(checked: Checked, refused: list[Untaken]) -> Checked:
-    named = {u.node for u in refused}
-    return replace(
-        checked,
-        untaken=[*checked.untaken, *refused],
-        unknown=[u for u in checked.unknown if u.node not in named],
-    )
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------

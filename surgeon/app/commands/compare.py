@@ -47,8 +47,8 @@ def _compared(args: argparse.Namespace, screen: Screen) -> Comparison:
         return compare(
             args.original,
             args.rewritten,
-            shapes=arguments.shapes(args.shapes),
-            values=arguments.values(args.set),
+            shapes=arguments.pairs("shapes", args.shapes),
+            values=arguments.pairs("values", args.set),
             data=args.data,
             tolerance=args.tolerance,
             network=args.network,
@@ -152,7 +152,7 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
 
 
 def _bisect(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:
-    culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison, arguments.values(args.set))
+    culprit = bisect_files(Path(args.original), Path(args.rewritten), comparison, arguments.pairs("values", args.set))
     if isinstance(culprit, str):
         screen.line(f"no single window differs: {culprit}", "bad")
         return

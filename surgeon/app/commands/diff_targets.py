@@ -20,12 +20,12 @@ def run(args: argparse.Namespace) -> int:
     before, after = check(args.model, target=old), check(args.model, target=new)
     screen.line(f"{args.model}, from target {_title(old)} to {_title(new)}")
     screen.table("target", ("what", "before", "now"), list(_facts(old, new)), plain=("{}", "{} ->", "{}"))
-    print_groups("unsupported now", _only(after, before), screen, "bad")
+    lost = _only(after, before)
+    print_groups("unsupported now", lost, screen, "bad")
     print_groups("supported now; before", _only(before, after), screen, "good")
-    print_groups("unsupported by both", _both(before, after), screen, "warn")
+    print_groups("unsupported by both", [u for u in after.untaken if u not in lost], screen, "warn")
     print_groups("unknown", after.unknown, screen, "warn")
     screen.table("rewrite", ("pass", "before", "now"), list(_passes(before, after)), plain=("{}", "{}x ->", "{}x"))
-    lost = _only(after, before)
     name = target_name(str(new))
     if not lost:
         but = f" except {counted(len(after.unknown), 'unknown node')}" if after.unknown else ""
@@ -73,11 +73,6 @@ def _only(these: Checked, others: Checked) -> list[Untaken]:
     """The nodes that one target does not support, and the other supports."""
     known = {(u.node, u.op) for u in others.untaken}
     return [u for u in these.untaken if (u.node, u.op) not in known]
-
-
-def _both(before: Checked, after: Checked) -> list[Untaken]:
-    known = {(u.node, u.op) for u in before.untaken}
-    return [u for u in after.untaken if (u.node, u.op) in known]
 
 
 def _passes(before: Checked, after: Checked) -> Iterator[tuple[str, str, str]]:

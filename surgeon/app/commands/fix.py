@@ -16,8 +16,7 @@ from surgeon.ir.files import put
 from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.source import Source
-from surgeon.report import Declined, Report
-from surgeon.trt.fix import Fixed, Loaded, Parsed, place_of
+from surgeon.trt.fix import Fixed, Parsed, place_of
 from surgeon.trt.fix import fixed as fix_source
 
 
@@ -39,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     files = {path: path for path in fixed.files}
     put({path: text if isinstance(text, bytes) else text(files) for path, text in contents.items()})
     print_interface(given.look(), fixed.result.model, screen, bool(args.verbose))
-    declined = report.declined if args.verbose else _of_what_stays(report)
+    stays = {d.node for d in report.untaken}  # what was declined elsewhere does not matter if all else is well
+    declined = [d for d in report.declined if args.verbose or d.node in stays]
     print_report(report, screen, each=bool(args.verbose), advice=fixed.advice, declined=declined)
     if done.half is not None:
         print_precision(done.half, screen, bool(args.verbose))
@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     screen.line(f"{closing(report, converted=done.half)}; {where}, {report.seconds:.1f} s", bad)
     if fixed.files:
         _print_parsed(fixed.parsed, screen)
-        _print_loaded(fixed.loaded, screen)
+        loaded = fixed.loaded
+        screen.line(str(loaded), "bad" if loaded.worse else "warn" if loaded.why else "good")
     if fixed.ran is not None:
         screen.line(str(fixed.ran), "bad" if fixed.ran.differs else "warn" if fixed.ran.why else "good")
     if fixed.built is not None:
@@ -96,12 +97,6 @@ def _findings(file: str, parsed: Parsed) -> Iterator[Finding]:
         yield Finding(file, NOT_TAKEN, f"{parsed.parser} refuses {r.node or 'the model'}: {r.why}", r.node)
 
 
-def _of_what_stays(report: Report) -> list[Declined]:
-    """What was declined at nodes that are still unsupported: the rest does not matter if all else is well."""
-    stays = {d.node for d in report.untaken}
-    return [d for d in report.declined if d.node in stays]
-
-
 def _status(fixed: Fixed) -> int:
     half = fixed.result.precision
     status = status_of(fixed.report, broken=fixed.loaded.worse or fixed.fails or (half is not None and half.failed))
@@ -114,8 +109,3 @@ def _print_parsed(parsed: Parsed, screen: Screen) -> None:
         return
     rows = [(r.node or "the model", r.op or "-", r.why) for r in parsed.refused]
     screen.table("refused", ("node", "operator", "why"), rows, "bad")
-
-
-def _print_loaded(loaded: Loaded, screen: Screen) -> None:
-    style = "bad" if loaded.worse else "warn" if loaded.why else "good"
-    screen.line(str(loaded), style)

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _seen(args: argparse.Namespace, progress: Progress) -> tuple[Seen, Seen | None]:
     """The file, and the one that it is compared with, which gets the same sizes."""
-    shapes, capability = arguments.shapes(args.shapes), args.compute_capability
+    shapes, capability = arguments.pairs("shapes", args.shapes), args.compute_capability
     build = partial(
         kernels, compute_capability=capability, runtime=args.runtime, plugins=args.plugin_library,
         tactic_sources=arguments.tactic_sources(args), progress=progress,
@@ -80,7 +80,8 @@ def _value(after: Seen, before: Seen | None) -> dict[str, object]:
 def _print(seen: Seen, screen: Screen, every: bool) -> None:
     program = seen.program
     _print_title(seen, screen)
-    ordered = sorted(enumerate(program.kernels, 1), key=lambda pair: _cost(pair[1]), reverse=True)
+    numbered = enumerate(program.kernels, 1)  # by the measured time, else by bytes
+    ordered = sorted(numbered, key=lambda pair: (pair[1].milliseconds or 0.0, pair[1].bytes), reverse=True)
     shown = ordered if every else ordered[:MOST]
     rows = [_row(number, k, program) for number, k in shown]
     timed = program.milliseconds is not None
@@ -129,11 +130,6 @@ def _row(number: int, kernel: Kernel, program: Program) -> Row:
     if program.milliseconds is None:
         return row
     return *row, "-" if kernel.milliseconds is None else f"{kernel.milliseconds:.4f}"
-
-
-def _cost(kernel: Kernel) -> tuple[float, int]:
-    """What a kernel takes: its measured time, else its bytes."""
-    return kernel.milliseconds or 0.0, kernel.bytes
 
 
 def _fitted(rows: Sequence[Row], headers: Sequence[str], screen: Screen) -> list[tuple[str, ...]]:

@@ -117,10 +117,4 @@ def _texts(then: Mapping[str, Any], path: Path) -> dict[str, Any]:
                 f"the record of '{path}' has an invalid value of the option '{o.name}': {json.dumps(text)}."
             )
         texts[o.name] = text
-    texts["target"] = then["target"]
-    texts["passes"] = [trust.allowed(place, path) for place in texts["passes"]]
-    if texts["data"] is not None:
-        texts["data"] = trust.allowed_data(texts["data"], path)
-    if texts["metric"] is not None:
-        texts["metric"] = trust.allowed_function(texts["metric"], path)
-    return texts
+    return trust.allowed_texts(texts | {"target": then["target"]}, path)

@@ -150,7 +150,10 @@ class _Run:
             return self.values[self.taken_branch(layer).id]
         if layer.kind == "CONDITIONAL_INPUT":
             return self.values[_tensor(layer, 0).id]
-        inputs = [None if tensor is None else _widened(self.values[tensor.id], tensor) for tensor in layer.inputs]
+        inputs = [None if tensor is None else self.values[tensor.id] for tensor in layer.inputs]
+        for k, tensor in enumerate(layer.inputs):
+            if tensor is not None and tensor.type in NARROW_TYPES:
+                inputs[k] = self.values[tensor.id].astype(np.float32)
         try:
             results: np.ndarray | tuple[np.ndarray, ...] = LAYERS[layer.kind](layer, *inputs)
             return results
@@ -249,10 +252,6 @@ def _tensor(layer: Layer, index: int) -> Tensor:
     if tensor is None:
         raise EvaluationError(f"{layer} has no input {index}")
     return tensor
-
-
-def _widened(value: np.ndarray, tensor: Tensor) -> np.ndarray:
-    return value.astype(np.float32) if tensor.type in NARROW_TYPES else value
 
 
 def _find_loops(network: Network) -> dict[int | None, _Loop]:

@@ -104,10 +104,6 @@ def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(quotient + ((quotient < 0) & (quotient * y != x)).astype(x.dtype))
 
 
-def _floor_divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.asarray(np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y))
-
-
 ELEMENTWISE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "SUM": np.add,
     "PROD": np.multiply,
@@ -116,7 +112,7 @@ ELEMENTWISE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "SUB": np.subtract,
     "DIV": _divide,
     "POW": np.power,
-    "FLOOR_DIV": _floor_divide,
+    "FLOOR_DIV": lambda x, y: np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y),
     "AND": np.logical_and,
     "OR": np.logical_or,
     "XOR": np.logical_xor,
