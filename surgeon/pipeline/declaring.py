@@ -70,9 +70,6 @@ def _of_unknown_rank(model: Model) -> Iterator[str]:
                     yield out.name
 
 
-# ---- outputs without a type ------------------------------------------------------------------------------------------
-
-
 def output_types(asked: Asked) -> Prepared | None:
     """The model whose outputs have the types that inference finds; None where it finds nothing that the file lacks.
 
@@ -94,9 +91,6 @@ def output_types(asked: Asked) -> Prepared | None:
         return None
     befores, afters = zip(*changed, strict=True)
     return Prepared(made, [applied("output-types", befores, afters, "the outputs", error=0.0)])
-
-
-# ---- weights of few bits ---------------------------------------------------------------------------------------------
 
 
 def raw_weights(asked: Asked) -> Prepared | None:

@@ -15,7 +15,6 @@ What the command line and a report have is the option's *text*, though it may be
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import textwrap
 from abc import ABC, abstractmethod
@@ -58,15 +57,7 @@ def words(given: Iterable[str]) -> list[str]:
     return [w.strip() for item in given for w in item.split(",") if w.strip()]
 
 
-def pair(item: str, mark: str, flag: str, takes: str) -> tuple[str, str]:
-    """The two sides of NAME=X or NAME:X; a name may have colons of its own. Raises UsageError."""
-    name, found, text = item.rpartition(":") if mark == ":" else item.partition(mark)
-    if not found or not name:
-        raise UsageError(f"{flag} takes {takes}, not '{item}'.")
-    return name, text
-
-
-def sizes(text: str, item: str) -> Sizes:
+def sizes(text: str, item: str, flag: str = "") -> Sizes:
     """The sizes of `1x3x224x224`; `item` is what the user wrote. Raises UsageError."""
     parts = text.split("x") if text else []
     if not all(p.isdecimal() for p in parts):
@@ -235,10 +226,12 @@ class Pairs(Several):
         return {name: self.read(said, item, flag) for name, said, item in self.pairs(text, flag)}
 
     def pairs(self, given: Iterable[str], flag: str) -> Iterator[tuple[str, str, str]]:
-        """Name, text and the whole item of each. Raises UsageError where a name comes twice."""
+        """Name, text and the whole item of NAME=X or NAME:X. Raises UsageError, also where a name comes twice."""
         seen: set[str] = set()
         for item in self.parts(given):
-            name, text = pair(item, self.mark, flag, self.takes)
+            name, found, text = item.rpartition(":") if self.mark == ":" else item.partition(self.mark)
+            if not found or not name:  # a name may have colons of its own
+                raise UsageError(f"{flag} takes {self.takes}, not '{item}'.")
             if name in seen:
                 raise UsageError(f"{flag} names '{name}' twice.")
             seen.add(name)
@@ -249,29 +242,10 @@ def _plain(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def sizes_of(text: str, item: str, flag: str) -> Sizes:
-    return sizes(text, item)
-
-
 def shapes_apart(given: Iterable[str]) -> Iterator[str]:
     """`a:1x512` and `b:2x1x128` of `a:1x512,b:2x1x128`; an item of another form stays as it is."""
     for item in given:
         yield from SHAPES.findall(item) if SHAPES.sub("", item) == "" else [item]
-
-
-def number_of(takes: str) -> Callable[[str, str, str], float]:
-    """How to read a number."""
-
-    def read(text: str, item: str, flag: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = math.nan
-        if math.isnan(found):
-            raise UsageError(f"{flag} takes {takes}, not '{item}'.")
-        return found
-
-    return read
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------

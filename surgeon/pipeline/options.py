@@ -21,11 +21,10 @@ from surgeon.pipeline.option import (
     Paths,
     Text,
     Words,
-    number_of,
     option,
     options_of,
     shapes_apart,
-    sizes_of,
+    sizes,
     words,
 )
 from surgeon.report import Progress
@@ -54,6 +53,17 @@ def axis_of(text: str, item: str, flag: str) -> int | None:
     return None if text == "none" else int(text)
 
 
+def number_of(text: str, item: str, flag: str) -> float:
+    """A number that a pass reads. Raises UsageError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if math.isnan(found):
+        raise UsageError(f"{flag} takes {NUMBER}, not '{item}'.")
+    return found
+
+
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
@@ -76,7 +86,7 @@ class CheckOptions:
         python='skip passes, or skip one on matching nodes: "l2-norm:/head/*"')
     passes: Folders = option((), Paths(), "passes", "a folder with your own passes, one Python file each",
         metavar="DIR")
-    options: Mapping[str, float] | None = option(None, Pairs("=", NUMBER, number_of(NUMBER)), "passes",
+    options: Mapping[str, float] | None = option(None, Pairs("=", NUMBER, number_of), "passes",
         "set a number that a pass reads; `surgeon explain PASS` names them", flag="--option", metavar="NAME=X",
         python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS')
     repair_eps: float | None = option(None, Number(float), "passes", "the epsilon of normalizations that lost "
@@ -94,7 +104,7 @@ class RewriteOptions(CheckOptions):
         "Runtime does not run them; whole models that cannot be compared are not a failure")
     cache: bool = option(False, Flag(inverse=True), "proof", "prove every rewrite again; do not use the proofs of "
         "earlier runs", flag="--no-cache", python="use the proofs of earlier runs, in a file of the user's cache")
-    shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes_of, shapes_apart),
+    shapes: Shapes | None = option(None, Pairs(":", "INPUT:SIZES, such as x:1x3x224x224", sizes, shapes_apart),
         "sizes and inputs", "sizes of inputs with symbolic dimensions, with commas between inputs: a:1x512,b:2x1x128",
         metavar="X:1x3x224x224",
         python='sizes of inputs with symbolic dimensions, for the proof: {"x": (1, 3, 224, 224)}')

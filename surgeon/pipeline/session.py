@@ -126,9 +126,6 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
         return result
 
 
-# ---- functions over a gs.Graph ---------------------------------------------------------------------------------------
-
-
 def _check_skips(functions: Collection[ModelRule], options: Options) -> None:
     for name, glob in options.skipped:
         if any(r.pass_name == name for r in functions):

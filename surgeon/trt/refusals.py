@@ -98,9 +98,6 @@ def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]
     return lines
 
 
-# ---- the installed TensorRT ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer of a parser: its name and version, and the nodes that it refuses, in its own words."""

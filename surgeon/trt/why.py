@@ -114,9 +114,6 @@ def command(finding: Finding, model: str, target: Target | None) -> str:
     return finding.cause.command.format(model=shlex.quote(model), target=target or UNKNOWN)
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
-
-
 def _finding(cause: Cause, line: str, operator: str, node: str) -> Finding:
     here = _operator(line) or operator
     line = " ".join(line.split())
@@ -143,9 +140,6 @@ def _node(log: str) -> str:
     """The node that a log names first; empty for layers that TensorRT made itself."""
     named = (m[1] for pattern in NODES for m in pattern.finditer(log))
     return next((name for name in named if not name.startswith("(Unnamed")), "")
-
-
-# ---- the model -------------------------------------------------------------------------------------------------------
 
 
 def _node_in(proto: ModelProto, name: str, log: str) -> NodeProto | None:

@@ -89,9 +89,6 @@ def _findings(file: str, found: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(file, DIFFERS, "; ".join([found["verdict"], *dict.fromkeys(wrong)]))
 
 
-# ---- many pairs ------------------------------------------------------------------------------------------------------
-
-
 def _many(args: argparse.Namespace, screen: Screen) -> int:
     """Compare each model of a folder with the one of the same name in another; the exit status is the worst of any."""
     check_alone(args, ALONE, "one pair of models.")
@@ -146,9 +143,6 @@ def _shared_words(args: argparse.Namespace) -> list[str]:
     for name in ("shapes", "set", "plugin_library"):
         words += [f"--{name.replace('_', '-')}={given}" for given in getattr(args, name)]
     return words
-
-
-# ---- the window that differs -----------------------------------------------------------------------------------------
 
 
 def _bisect(args: argparse.Namespace, comparison: Comparison, screen: Screen) -> None:

@@ -42,9 +42,6 @@ def _title(target: Target) -> str:
     return f"{target} ({target.note})" if target.note else str(target)
 
 
-# ---- what changes ----------------------------------------------------------------------------------------------------
-
-
 def _facts(old: Target, new: Target) -> Iterator[tuple[str, str, str]]:
     """(what, before, now) for each difference between the targets themselves."""
     rows = [

@@ -71,9 +71,6 @@ def run(args: argparse.Namespace) -> int:
     return ended(status, args.exit_zero)
 
 
-# ---- arguments -------------------------------------------------------------------------------------------------------
-
-
 def _is_batch(args: argparse.Namespace) -> bool:
     """Whether there are several models, or the results go to a folder."""
     if args.out is None:
@@ -88,9 +85,6 @@ def _take_places(args: argparse.Namespace) -> None:
     if len(more) > 1 or (more and args.out is not None):
         raise UsageError("several models go into a folder: surgeon rewrite A.onnx B.onnx -o OUT/.")
     args.out = more[0] if more else args.out
-
-
-# ---- running ---------------------------------------------------------------------------------------------------------
 
 
 def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
@@ -124,9 +118,6 @@ def _runs(result: Result, source: Path, target: Target) -> tuple[str, Program | 
     return found.text, None if found.after is None else found.after.program
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
-
-
 def _write(done: Done, out: Path | None, reports: dict[Path, Content]) -> int | None:
     """Write the model and the reports, all of them complete or none; without `out` only the reports.
 
@@ -145,9 +136,6 @@ def _where(args: argparse.Namespace, withheld: bool, inexact: bool) -> str:
     if inexact:
         return "nothing written (--allow-inexact writes it)"
     return "nothing written (--strict)" if withheld else f"written to {args.out}"
-
-
-# ---- one node --------------------------------------------------------------------------------------------------------
 
 
 def _explain(args: argparse.Namespace, screen: Screen) -> int:

@@ -80,9 +80,6 @@ def plugins(args: argparse.Namespace) -> int:
     return DONE
 
 
-# ---- targets ---------------------------------------------------------------------------------------------------------
-
-
 def targets(args: argparse.Namespace) -> int:
     screen = Screen(args.quiet)
     screen.table("target", ("name", "TensorRT", "what it reads, or who says so"), list(_rows_of_targets()))
@@ -101,9 +98,6 @@ def _rows_of_targets() -> Iterator[tuple[str, str, str]]:
     yield "VERSION+dla", f"up to {LAST_DLA}.x", f"{len(tables.DLA_NATIVE)} operators that DLA runs itself"
     yield "installed", "", "what Python can import here; an error where nothing can be"
     yield from names.aliases()
-
-
-# ---- trust -----------------------------------------------------------------------------------------------------------
 
 
 def trust(args: argparse.Namespace) -> int:
