@@ -28,6 +28,7 @@ from surgeon.proof.whole import sizes_that_run
 ACCIDENTAL = re.compile(r"\?|-1|None|none|unknown|unk__\d+|dynamic_axes_\d+")
 PICTURE = 4  # dimensions of an input that may be an image
 MOST_AXES = 16  # dimensions with accidental names; the runs grow with the square of that
+SECONDS = 3.0  # for which sizes are tried with each of the ways to name them
 
 
 class Axis(NamedTuple):
@@ -169,7 +170,7 @@ class _Trial:
         why = Unrunnable()
         for model in models:
             try:
-                return sizes_that_run(model, self._runner.run, base=base, shapes=shapes)
+                return sizes_that_run(model, self._runner.run, base=base, shapes=shapes, seconds=SECONDS)
             except Unrunnable as error:
                 why = error
         raise why

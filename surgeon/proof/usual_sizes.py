@@ -35,12 +35,13 @@ MOST_CONSTANT = 8  # numbers of a constant that may be sizes
 SECONDS = 20.0  # after which no further sizes are tried
 FARTHEST = 3  # proposals for the end of a range
 STEP = 32  # of the heights and widths of images
+MOST_ELEMENTS = 1 << 23  # of all inputs: to draw more takes seconds for each proposal
 SLOW = 4.0  # seconds that a run at the largest sizes may take
 
 
-def usual_sizes(symbols: Symbols, model: ModelProto) -> Iterator[list[SizedInput]]:
-    """The inputs with a number for every dimension, the likeliest sizes first, for SECONDS."""
-    until = time.monotonic() + SECONDS
+def usual_sizes(symbols: Symbols, model: ModelProto, seconds: float = SECONDS) -> Iterator[list[SizedInput]]:
+    """The inputs with a number for every dimension, the likeliest sizes first, for so many seconds."""
+    until = time.monotonic() + seconds
     seen: set[tuple[int, ...]] = set()
     for sizes in _proposed(roles(symbols.inputs, symbols), model, symbols.inputs):
         if time.monotonic() > until:
@@ -147,7 +148,7 @@ def farthest(
             proposed = {name: limits(role_of[name], usual[name]) for name in names}
             to = {name: found[k] for name, found in proposed.items() if k < len(found)}
             sized = symbols.sized({**sizes, **to})
-            if to and sized and seconds * _elements(sized) / _elements(opt) < SLOW and runs(sized):
+            if to and sized and seconds * elements(sized) / elements(opt) < SLOW and runs(sized):
                 return {**sizes, **to}
         return sizes
 
@@ -161,7 +162,8 @@ def farthest(
     return symbols.sized(sizes) or list(opt)
 
 
-def _elements(sized: Sequence[SizedInput]) -> int:
+def elements(sized: Sequence[SizedInput]) -> int:
+    """How many numbers all inputs have together; 1 at least."""
     return max(1, sum(math.prod(shape) for _, _, shape in sized))
 
 

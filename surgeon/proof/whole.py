@@ -1,7 +1,9 @@
 """Whole models: two of them proved equal, and the sizes and tensors of a run of one."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.judge import Verdict, judge
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, choices
-from surgeon.proof.usual_sizes import usual_sizes
+from surgeon.proof.usual_sizes import MOST_ELEMENTS, SECONDS, elements, usual_sizes
 from surgeon.proof.valid import valid_feeds
 
 Shapes = Mapping[str, Sequence[int]]  # the shapes of inputs that the user gives, by name
@@ -103,18 +105,24 @@ def fixed_symbols(model: ModelProto, shapes: Shapes) -> dict[str, int]:
 
 
 def sizes_that_run(
-    model: ModelProto, run: Callable[[Feeds], Any], *, base: str | Path | None = None, shapes: Shapes | None = None
+    model: ModelProto,
+    run: Callable[[Feeds], Any],
+    *,
+    base: str | Path | None = None,
+    shapes: Shapes | None = None,
+    seconds: float = SECONDS,
 ) -> list[SizedInput]:
     """The inputs of a model with the first sizes on which `run` does not raise Unrunnable.
 
-    base    the folder of the external weights
-    shapes  the shapes of inputs that are symbolic in the file
+    base     the folder of the external weights
+    shapes   the shapes of inputs that are symbolic in the file
+    seconds  for how long usual sizes are tried
 
     Raises Unrunnable where there are none, UsageError where `shapes` does not fit the model.
     """
     pair = whole_pair(model, model, base=base, shapes=shapes)
     why = ""
-    for sized, below in ((sized, below) for sizes, below in _sizes_to_try(pair) for sized in sizes):
+    for sized, below in ((sized, below) for sizes, below in _sizes_to_try(pair, seconds) for sized in sizes):
         _, feeds = next(valid_feeds(pair.before, sized, below=below))
         try:
             run(feeds)
@@ -125,10 +133,19 @@ def sizes_that_run(
     raise Unrunnable(why or TOO_LARGE)
 
 
-def _sizes_to_try(pair: ModelPair) -> Iterator[tuple[Iterable[list[SizedInput]], int]]:
-    """One or two sizes of the inputs, and what drawn integers are below there: small ones first."""
-    yield from ((pair.sizes(choice), choice.below) for choice in choices(pair.inputs, pair.before, images=True))
-    yield from (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before))
+def _sizes_to_try(pair: ModelPair, seconds: float = SECONDS) -> Iterator[tuple[list[list[SizedInput]], int]]:
+    """One or two sizes of the inputs, and what drawn integers are below there: small ones first.
+
+    What takes seconds to draw is left out where less has been tried.
+    """
+    small = ((list(pair.sizes(choice)), choice.below) for choice in choices(pair.inputs, pair.before, images=True))
+    usual = (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before, seconds))
+    fewest = math.inf
+    for sizes, below in chain(small, usual):
+        count = max(map(elements, sizes), default=0)
+        fewest = min(fewest, count)
+        if count <= max(MOST_ELEMENTS, fewest):
+            yield sizes, below
 
 
 def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path | None, shapes: Shapes) -> list[Feeds]:
@@ -147,7 +164,7 @@ def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path 
     except (Unrunnable, ModelError):
         return []
     names = [o.name for o in model.graph.output]
-    for sizes, below in _sizes_to_try(pair):
+    for sizes, below in _sizes_to_try(pair, SECONDS / 4):
         found = []
         for sized in sizes:
             _, feeds = next(valid_feeds(pair.before, sized, below=below))
