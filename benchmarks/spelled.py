@@ -353,11 +353,53 @@ def pads() -> Iterator[Spelling]:
         yield Spelling(f"pad_{name}_pool", body, image, {"pads": numbers(0, 0, 1, 1, 0, 0, 1, 1)})
 
 
+# ---- neighbours ------------------------------------------------------------------------------------------------------
+
+
+def neighbours() -> Iterator[Spelling]:
+    """Windows beside which one node decides which form is better."""
+    image, kernel = IMAGES[:1], {"conv_w": 0.1 * weights(32, 32, 3, 3)}
+    last = "y = Conv <pads = [1, 1, 1, 1]> (n, conv_w)"
+    first = "i = Conv <pads = [1, 1, 1, 1]> (x, conv_w)"
+    norm = _centred("i", "2,3", 13, "pow", "sqrt")
+    made = {
+        "an_add": "i = Add (x, x)", "a_transpose": "i = Transpose <perm = [0, 1, 3, 2]> (x)",
+        "a_relu_behind_a_convolution": f"{first.replace('i =', 'c =')} i = Relu (c)",
+        "a_silu": f"{first.replace('i =', 'c =')} g = Sigmoid (c) i = Mul (c, g)",
+        "a_pool": "i = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x)",
+    }  # fmt: skip
+    for name, maker in made.items():
+        yield Spelling(f"instance_norm_of_{name}", f"{maker} {norm} y = Relu (n)", image, kernel, 13)
+    before = _centred("x", "2,3", 13, "pow", "sqrt")
+    yield Spelling("instance_norm_before_a_convolution", f"{before} {last}", image, kernel, 13)
+    yield Spelling("instance_norm_relu_before_a_convolution", f"{before} r = Relu (n) {last.replace('n,', 'r,')}",
+                   image, kernel, 13)  # fmt: skip
+    sound = _centred("x", "-1", 17, "pow", "sqrt").replace("n =", "y =")
+    yield Spelling("layer_norm_of_a_sound", sound, ((1, 8000),))
+    yield Spelling("mish_log_18", ACTIVATIONS["mish_log"], image, opset=18, between=True)
+    ends = {"first": numbers(0), "second": numbers(1), "third": numbers(2), "last": numbers(-1), "less": numbers(-2),
+            "far": numbers(99), "rows": numbers(2), "columns": numbers(3), **kernel}  # fmt: skip
+    cuts = {
+        "reflect": ("second, third", "less, last"), "wrap": ("last, far", "first, second"),
+        "edge": ("first, second", "last, far"),
+    }  # fmt: skip
+    for mode, (begin, end) in cuts.items():
+        sides = "".join(
+            f" b{k} = Slice ({x}, {begin}, {axis}) e{k} = Slice ({x}, {end}, {axis}) "
+            f"{y} = Concat <axis = {k}> (b{k}, {x}, e{k})"
+            for k, axis, x, y in ((2, "rows", "i", "h"), (3, "columns", "h", "n"))
+        )
+        yield Spelling(f"pad_{mode}_before_a_convolution", f"i = Identity (x) {sides} {last}", image, ends, 19)
+        yield Spelling(f"pad_{mode}_of_a_convolution", f"{first} {sides} y = Relu (n)", image, ends, 19)
+        rows = sides[: sides.index(" b3")].replace("h =", "n =")
+        yield Spelling(f"pad_{mode}_rows_before_a_convolution", f"i = Identity (x) {rows} {last}", image, ends, 19)
+
+
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 
 def spellings() -> Iterator[Spelling]:
-    for kind in (group_norms, layer_norms, instance_norms, rms_norms, l2_norms, activations, pads):
+    for kind in (group_norms, layer_norms, instance_norms, rms_norms, l2_norms, activations, pads, neighbours):
         yield from kind()
 
 

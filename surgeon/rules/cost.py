@@ -12,7 +12,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES, Shape, static_sizes
 from surgeon.ir.model import Model
-from surgeon.ir.operators import KEEP_ORDER, MEASURES, REDUCES
+from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MEASURES, MOVES, REDUCES, SLIDES
 from surgeon.rules.window import Rewrite
 from surgeon.targets.plans import Window
 from surgeon.targets.target import Target
@@ -71,29 +71,63 @@ class Cost:
         inputs = [v for v in read if v.producer not in record.removed and not self._is_constant(v)]
         others = {n for v in inputs for n in v.users if n not in own}
         makers = [n for v in inputs for n in _makers(v)]
-        readers = [n for v in results for n in v.users if not any(map(self._is_constant, n.inputs))]
+        users = [n for v in results for n in v.users]
+        readers = [n for n in users if not any(map(self._is_constant, n.inputs))]
         reductions = [n for n in record.removed if n.key in REDUCES]
+        groups = list(self._groups([*record.removed, *makers]))
+        convolved = [self._is_convolved(v) for v in inputs]
+        near = zip(convolved, (next(_makers_that_compute(v), None) for v in inputs), strict=True)
+        convolutions = sum(len(scope.of(CONVOLUTIONS)) for scope in self._model.scopes)
+        facts = {
+            "half": any(self._model.dtype(v) in HALVES for v in results),
+            "one_channel": any(self._channels(v) == 1 for v in results),
+            "last_axis": all(self._is_over_last_axis(n) for n in reductions),
+            "whole": any(self._is_over_everything(n) for n in reductions),
+            "grouped": bool(groups),
+            "uneven": any(channels % 16 for channels in groups),
+            "shared": bool(others),
+            "fusible": any(n is not None and n.key in ELEMENTWISE | MOVES and not by for by, n in near),
+            "convolved": any(convolved),
+            "into_convolution": any(n.key in CONVOLUTIONS for n in users),
+            "convolution": convolutions > 0,
+            "convolutions": convolutions > 1,
+        }
+        pads = (word for n in record.added if n.key == "Pad" for word in self._padded(n))
+        words = {word for word, holds in facts.items() if holds}
         return Window(
-            beside=_operators({*makers, *readers} - own),
-            half=any(self._model.dtype(v) in HALVES for v in results),
-            one_channel=any(self._channels(v) == 1 for v in results),
-            last_axis=all(self._is_over_last_axis(n) for n in reductions),
-            uneven=self._is_uneven([*record.removed, *makers]),
+            facts={*words, *pads, *_operators({*makers, *readers} - own)},
             elements=max(map(self._elements, reductions), default=0),
-            shared=bool(others),
-            convolutions=sum(len(scope.of(CONVOLUTIONS)) for scope in self._model.scopes) > 1,
         )
+
+    def _padded(self, node: Node) -> Iterator[str]:
+        """The mode of a Pad, and whether it pads columns and rows, as far as that is known."""
+        yield node.attr("mode")
+        given = node.inputs[1] if len(node.inputs) > 1 else None
+        pads = node.attr("pads") if given is None else self._model.constant(given)
+        if pads is not None and len(pads):
+            last = len(pads) // 2 - 1
+            padded = {k % (last + 1) == last for k, count in enumerate(pads) if count}
+            yield from (["columns"] if True in padded else []) + (["rows"] if False in padded else [])
+
+    def _is_convolved(self, value: Value | None, most: int = 3) -> bool:
+        """Whether the kernel of a convolution or a pooling makes a tensor: with what is elementwise of one tensor, and
+        an Add."""
+        node = None if value is None else value.producer
+        if node is None or node.key in SLIDES:
+            return node is not None
+        read = [v for v in node.inputs if not self._is_constant(v)]
+        taken_in = node.key in ELEMENTWISE and (len(read) == 1 or node.key == "Add")
+        return taken_in and most > 0 and any(self._is_convolved(v, most - 1) for v in read)
 
     def _is_constant(self, value: Value | None) -> bool:
         return value is not None and self._model.constant(value) is not None
 
-    def _is_uneven(self, nodes: Iterable[Node]) -> bool:
-        """Whether one of the nodes is a Reshape of channels to groups, and 16 does not divide the channels."""
+    def _groups(self, nodes: Iterable[Node]) -> Iterator[int]:
+        """The numbers of channels that a Reshape among the nodes puts into groups."""
         for x, y in ((n.inputs[0], n.outputs[0]) for n in nodes if n.key == "Reshape"):
             whole, split = (self._channels(v) for v in (x, y))
-            if whole > split > 0 and whole % 16:  # the Reshape after the norm makes more channels than it reads
-                return True
-        return False
+            if whole > split > 0:  # the Reshape after the norm makes more channels than it reads
+                yield whole
 
     def _channels(self, value: Value | None) -> int:
         """The size of axis 1; 0 where it is not known."""
@@ -105,6 +139,11 @@ class Cost:
         """Whether a reduction is known to be over the last axis alone."""
         shape, axes = self._reduced(node)
         return axes == [-1] or (shape is not None and axes == [len(shape) - 1])
+
+    def _is_over_everything(self, node: Node) -> bool:
+        """Whether a reduction is known to make one element of all."""
+        sizes = static_sizes(self._reduced(node)[0] or (None,))
+        return sizes is not None and math.prod(sizes) == self._elements(node)
 
     def _elements(self, node: Node) -> int:
         """How many elements a reduction makes one of; 0 where that is not known."""
@@ -128,6 +167,10 @@ def _makers(value: Value) -> Iterator[Node]:
         yield node
         source = node.inputs[0] if node.key in KEEP_ORDER else None
         node = None if source is None else source.producer
+
+
+def _makers_that_compute(value: Value) -> Iterator[Node]:
+    return (node for node in _makers(value) if node.key not in KEEP_ORDER)
 
 
 def _operators(nodes: Iterable[Node]) -> set[str]:
