@@ -154,7 +154,7 @@ class Verified(_Asked, total=False):
 
     mode       "window", "full" or "none", as it was asked for
     skipped    the roots of rewrites that are not proved, of those that were to be
-    max_error  the largest difference of the whole models, where they were compared
+    max_error  the largest difference of the whole models, where they were compared, with what quantizers change
     compared   False where the whole models could not be compared
     failed     how the whole models differ, or why they were not compared; there only where that is a failure
     """

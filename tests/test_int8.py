@@ -298,3 +298,18 @@ def test_another_method_is_tried_where_unseen_samples_need_larger_ranges() -> No
     assert any("(method: max); on 3 other samples" in w for w in result.report.warnings)
     with pytest.raises(ModelError, match="above the tolerance 0.15"):
         quantized(given, data=data, calibration="percentile")
+
+
+def test_what_saturates_is_named() -> None:
+    """Samples that the calibration did not see, with numbers ten times as large."""
+    data = [{"x": s["x"] * (10 if turn % 4 == 3 else 1)} for turn, s in enumerate(samples())]
+    why = r"'x' saturates: its numbers there are up to \d\d\.\d, and its scale holds \d\.\d\d\."
+    for tolerance in (None, 1e-3):
+        with pytest.raises(ModelError, match=why):
+            quantized(model(), data=data, tolerance=tolerance)
+
+
+def test_whole_models_are_compared_with_the_original() -> None:
+    result = quantized(model(), verify="full")
+    (moved,) = result.report.errors("measured")
+    assert result.report.verify["max_error"] == moved > 0

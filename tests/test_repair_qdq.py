@@ -279,6 +279,20 @@ def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None
     assert np.abs(after - ideal).max() < np.abs(before - ideal).max()
 
 
+def test_a_tensor_that_saturates_is_named() -> None:
+    model = parsed(
+        f"""{X} {W}
+        c = Conv <pads = [1, 1, 1, 1]> (dx, dw)
+        qc = QuantizeLinear (c, tiny, z) dc = DequantizeLinear (qc, tiny, z)
+        y = Conv <pads = [1, 1, 1, 1]> (dc, dw)""",
+        tiny=np.float32(1e-5),
+    )
+    result = repaired(model, data=[{"x": RNG.normal(0, 1, (1, 32, 8, 8)).astype(np.float32)}])
+    assert quantized(result) == ["input"]
+    (said,) = (w for w in result.report.warnings if "saturates" in w)
+    assert said.startswith("'c' saturates: ") and "from -0.0012 to 0.00135" in said
+
+
 def without(model: onnx.ModelProto) -> onnx.ModelProto:
     from surgeon.pipeline.quantizers import unquantized
 
@@ -341,6 +355,19 @@ def test_the_bytes_are_those_that_were_measured() -> None:
     nodes = {layer.node for layer in traffic.layers}
     assert traffic.total(set()) == 3 * (8 * size + 4 * weights)
     assert traffic.total(nodes) == 5 * size + 3 * (size + 8 * size + weights) + 2 * size + 4 * size
+
+
+def test_each_input_of_a_concat_that_a_layer_in_fp32_makes_is_quantized_apart() -> None:
+    """The segmentation of a passport: 322 MB where the Conv after each Concat was in int8, 296 in fp32."""
+    body = "a = ConvTranspose (x, v) b = Conv (x, v) c = Concat <axis = 1> (a, b) d = Conv (c, w) y = Relu (d)"
+    model = parser.parse_model(WHOLE.replace("BODY", body))
+    held = {"v": np.zeros((32, 32, 1, 1), np.float32), "w": np.zeros((32, 64, 1, 1), np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in held.items())
+    index = Model(model)
+    traffic = Traffic(list(layers(index)), index, lambda value: 2048 * (64 if value.name == "c" else 32))
+    (last,) = (layer for layer in traffic.layers if layer.x.name == "c")
+    assert traffic.chosen({last.node}) == set()
+    assert traffic.total({last.node}) - traffic.total(set()) == (2 * 64 + 8 * 32) * 2048 - 3 * 32 * 64
 
 
 def test_large_results_stay_in_floating_point_for_rtx() -> None:

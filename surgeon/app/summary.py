@@ -213,7 +213,9 @@ def _whole_models(report: Report) -> list[str]:
         return [f"the whole models {result}: {report.verify['failed']}{hint}"]
     if not compared:
         return ["the whole models were not compared"]
-    return [] if error is None else [f"whole models agree{_agreement(error)}"]
+    if error is None:
+        return []
+    return [f"whole models agree{f' to {error_text(error)}' if report.errors(MEASURED) else _agreement(error)}"]
 
 
 def _agreement(error: float) -> str:

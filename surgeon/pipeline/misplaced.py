@@ -23,21 +23,23 @@ FLOATS = "the layer computes in floating point"
 SLOWER = "int8 does not make it faster"
 ROUNDED = "numbers are rounded, and nothing computes in int8"
 REPAIR = "--symmetric-int8 --repair-qdq"
+NOTHING = "only a new quantization of the original"
 IN_FLOATS = ELEMENTWISE | NORMALIZES | REDUCES | {"AveragePool", "GlobalAveragePool", "Softmax"}  # no int8 is gained
 
 
 class Kind(NamedTuple):
-    """What is wrong with a quantizer, what that costs, and what fixes it: options of `surgeon rewrite`, or nothing."""
+    """What is wrong with a quantizer, what that costs, and the options that fix it: see `Misplaced`."""
 
     why: str
     cost: str
-    fixed_by: str = REPAIR
+    fixed_by: str | None = REPAIR
 
 
 UINT8 = Kind("it quantizes to uint8", REFUSED)
 ZERO = Kind("its zero point is not 0", REFUSED)
 BIAS = Kind("it dequantizes an int32 bias", REFUSED, "")
 SCALE = Kind("its scale is not a positive finite number", "what reads it becomes NaN")
+UNKNOWN = Kind("the scale of its weights is NaN", "nothing says what numbers they are", None)
 BEFORE_ACTIVATION = Kind("it is between a layer and its activation", UNFUSED)
 AFTER_CONCAT = Kind("it is after a Concat, not on its inputs", "the Concat copies floats, and a kernel quantizes them")
 AFTER_TRANSPOSED = Kind("it is after ConvTranspose and Relu, which no int8 kernel computes", UNFUSED)
@@ -51,25 +53,29 @@ OUTPUT = Kind("it quantizes an output of the model", ROUNDED)
 class Misplaced:
     """A node of the file.
 
-    node       its label
-    op         its operator
-    why        what is wrong
-    cost       what the engine loses
-    fixed_by  the options of `surgeon rewrite` that fix it; empty where it does by itself
+    node      its label
+    op        its operator
+    why       what is wrong
+    cost      what the engine loses
+    fixed_by  the options of `surgeon rewrite` that fix it; empty where it does by itself, None where nothing does
     """
 
     node: str
     op: str
     why: str
     cost: str
-    fixed_by: str
+    fixed_by: str | None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def how(self) -> str:
+        """What fixes it."""
+        return NOTHING if self.fixed_by is None else f"surgeon rewrite {self.fixed_by}".rstrip()
+
     def __str__(self) -> str:
-        how = f"surgeon rewrite {self.fixed_by}".rstrip()
-        return f"{self.op} '{self.node}': {self.why}; {self.cost}; {how} fixes it"
+        return f"{self.op} '{self.node}': {self.why}; {self.cost}; {self.how} fixes it"
 
 
 def misplaced(model: Model, target: Target) -> list[Misplaced]:
@@ -141,6 +147,8 @@ def _of_dequantizer(node: Node, model: Model) -> Iterator[Kind]:
     x, scale = node.inputs[0], model.constant(input_at(node, 1))
     if x is not None and model.dtype(x) == TensorProto.INT32:
         yield BIAS
+    elif scale is not None and np.isnan(scale).any() and array_of(model, x).size:
+        yield UNKNOWN
     elif scale is not None and not (np.isfinite(scale) & (scale > 0)).all():
         yield SCALE
     elif _pair(node.outputs[0]) is None and array_of(model, input_at(node, 2)).any():

@@ -216,10 +216,18 @@ class Traffic:
         added = any(user.op in RESIDUAL for user in tensor.users)
         wide = sum(not (user in int8 and self.at[user].x is tensor) for user in tensor.users if user.key not in FUSED)
         fused = any(user.key in FUSED and user.op not in RESIDUAL for user in tensor.users)
-        apart = any(m is None or (m.op in PRODUCTS and m not in int8) for m in self._made_by(tensor))
-        written = wide or fused or tensor.is_output or apart or not narrow
+        apart = self._apart(tensor, int8)
+        written = 1 if wide or fused or tensor.is_output or not narrow else apart
         moved = 4 * (wide + fused) + (narrow if narrow else 4 * added) + (added if narrow else 0)
-        return size * (4 * bool(written and tensor.producer) + moved + (narrow > 0) * (5 if apart else 1))
+        return int(size * (4 * written * bool(tensor.producer) + moved + (narrow > 0) * (1 + 4 * apart)))
+
+    def _apart(self, tensor: Value, int8: set[Node]) -> float:
+        """The part of a tensor that a kernel of its own quantizes; of a Concat each input is quantized."""
+        maker = tensor.producer
+        if maker is not None and maker.op in ONE_SCALE:
+            sizes = {v: self.sizes(v) or 0 for v in maker.inputs if v is not None}
+            return sum(size * self._apart(v, int8) for v, size in sizes.items()) / max(sum(sizes.values()), 1)
+        return any(m is None or (m.op in PRODUCTS and m not in int8) for m in self._made_by(tensor))
 
     def _made_by(self, tensor: Value) -> set[Node | None]:
         """The kernels that make a tensor: the nodes before what is elementwise; None for an input of the model."""

@@ -56,6 +56,7 @@ SUM = 0.1  # of a layer: what it costs that an Add reads numbers
 SECONDS = 60.0  # that choosing may take at about PRODUCTS a second
 PRODUCTS = 1e10
 FEWEST, MOST = 24, 160  # measurements of a search
+SATURATES = 1.5  # a number so many times as large as what its scale holds
 DEAD = "the numbers that it reads are 0 in all samples"
 TOO_FAR = "its {} makes the error too large"
 
@@ -247,7 +248,8 @@ class Quantization:
         self.left |= {layer.node: DEAD for layer in self.found if layer.x.name in dead}
         self.found = [layer for layer in self.found if layer.x.name not in dead]
         if not self.found:
-            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {DEAD}.")
+            named = ", ".join(f"'{name}'" for name in sorted(dead))
+            raise ModelError(f"no layer of the model can compute in {self.kind.name}: {DEAD}: {named}.")
 
     # ---- scales ----
 
@@ -362,15 +364,31 @@ class Quantization:
 
     def _nothing_left(self) -> str:
         return (
-            f"no layer computes in {self.kind.name} within the tolerance {self.tolerance:g} of the error. Try a larger "
-            "--tolerance, or more samples with --data."
+            f"no layer computes in {self.kind.name} within the tolerance {self.tolerance:g} of the error."
+            f"{self._saturated()} Try a larger --tolerance, or more samples with --data."
         )
 
     def _too_far(self, error: float) -> str:
         return (
             f"the error on samples that the calibration did not use is {error:.2g}, above the tolerance "
-            f"{self.tolerance:g}. Give more samples with --data, or a larger --tolerance."
+            f"{self.tolerance:g}.{self._saturated()} Give more samples with --data, or a larger --tolerance."
         )
+
+    def _saturated(self) -> str:
+        """A sentence on the tensor that those samples saturate most; empty where the scales hold all numbers."""
+        names = [name for name in self.scales if name in self.sizes]
+        runner = _returning(self.bare.model, [*names, *(o.name for o in self.bare.model.graph.output)])
+        tops = dict.fromkeys(self.scales, 0.0)
+        for feeds in self.held:
+            for name, array in {**feeds, **dict(zip(names, _run(runner, feeds), strict=False))}.items():
+                if name in tops:
+                    tops[name] = max(tops[name], float(np.abs(array).max(initial=0)))
+        ends = {name: self.kind.levels * scale for name, scale in self.scales.items()}
+        worst = max(tops, key=lambda name: tops[name] / ends[name], default="")
+        if not worst or tops[worst] <= SATURATES * ends[worst]:
+            return ""
+        top, end = tops[worst], ends[worst]
+        return f" '{worst}' saturates: its numbers there are up to {top:.3g}, and its scale holds {end:.3g}."
 
     def check(self, written: ModelProto) -> str:
         """A sentence on the error of the written model. Raises ModelError where it is above the tolerance."""

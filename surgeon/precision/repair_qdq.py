@@ -42,6 +42,7 @@ MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
 TOO_FAR = "its int8 makes the error too large"
 SHOWN = 3  # names of inputs that become weights
+SATURATED = 0.5  # of the numbers of a tensor: its scale is a mistake
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 
 
@@ -157,7 +158,6 @@ class Repair:
     def __init__(self, source: ModelProto | None, bare: Unquantized, options: Options, data: Samples | None) -> None:
         self.source, self.bare, self.options = source, bare, options
         self.model = Model(bare.model)
-        followed(float_tensors(self.model), bare.grids)
         self.free = Runner(bare.model)
         self.drawn = data is None
         if data is None:
@@ -165,6 +165,10 @@ class Repair:
             self.feeds = [_in_range(feeds, bare.grids) for feeds in drawn]
         else:
             self.feeds = list(data.checked(bare.model).part(0, 1, MOST))
+        self.saturated = {} if self.drawn else self._saturated()
+        for name in self.saturated:
+            del bare.grids[name]
+        followed(float_tensors(self.model), bare.grids)
         self.expected = [self.free.run(feeds) for feeds in self.feeds]
         self.largest = [_largest(outputs) for outputs in zip(*self.expected, strict=True)]
         self.chosen = kinds_of(bare.model).chosen
@@ -196,8 +200,26 @@ class Repair:
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
         why = "is not a positive finite number: it is not quantized any more"
         lines += [f"the scale of '{name}' {why}" for name in self.bare.dropped]
+        lines += [
+            f"'{name}' saturates: {share:.0%} of its numbers on the data are outside of what its scale holds, from "
+            f"{low:.3g} to {high:.3g}; it is not quantized any more"
+            for name, (share, (low, high, _)) in self.saturated.items()
+        ]
         lines += [f"stays as it is: {why}" for why in self.bare.left]
         return lines
+
+    def _saturated(self) -> dict[str, tuple[float, Grid]]:
+        """The tensors of which most numbers on the data are outside of their ranges, with the part that is."""
+        made = {v.name for n in self.model.graph.live() for v in n.outputs if v is not None}
+        names = [name for name in self.bare.grids if name in made]
+        outside = dict.fromkeys(self.bare.grids, 0.0)
+        runner = Runner(returning(self.bare.model, [*names, *(o.name for o in self.bare.model.graph.output)]))
+        for feeds in self.feeds:
+            for name, array in {**feeds, **dict(zip(names, runner.run(feeds), strict=False))}.items():
+                if name in outside:
+                    low, high, step = self.bare.grids[name]
+                    outside[name] += float(np.mean((array < low - step) | (array > high + step))) / len(self.feeds)
+        return {name: (share, self.bare.grids[name]) for name, share in outside.items() if share > SATURATED}
 
     # ---- placing ----
 

@@ -17,7 +17,7 @@ from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.run import judged
 from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import Report, counted
+from surgeon.report import MEASURED, Report, counted
 from surgeon.rules.driver import operators
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     if options.write_calibration_cache is not None:
         scales = checked.scales if checked is not None else _scales(source, quantized, options)
         result.report.warnings.append(_write_cache(options, scales, result.files))
+    if (error := result.report.verify.get("max_error")) is not None:  # that of the quantized model
+        result.report.verify["max_error"] = max(error, *result.report.errors(MEASURED), 0.0)
     result.report.seconds = time.perf_counter() - started
     return result
 

@@ -346,7 +346,10 @@ def _quantizers(source: Source, target: Target) -> str:
     """What is wrong with the quantizers of the original; empty without any, and where all of them gain something."""
     if not is_quantized(source.look()):
         return ""
-    found = len({m.node for m in misplaced(Model(source.look(), source.base), target) if m.fixed_by})
+    seen = misplaced(Model(source.look(), source.base), target)
+    if unknown := [m for m in seen if m.fixed_by is None]:
+        return str(unknown[0])
+    found = len({m.node for m in seen if m.fixed_by})
     if not found:
         return ""
     return (

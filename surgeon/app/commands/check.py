@@ -150,7 +150,7 @@ def _print_nodes(verdict: FileVerdict, screen: Screen) -> None:
     screen.table("advice", ("operator", "advice"), list(advice))
     print_groups("unknown", verdict.checked.unknown, screen, "warn")
     found = verdict.checked.misplaced
-    rows = [(m.node, m.op, f"surgeon rewrite {m.fixed_by}".rstrip(), f"{m.why}; {m.cost}") for m in found]
+    rows = [(m.node, m.op, m.how, f"{m.why}; {m.cost}") for m in found]
     _print_rows("misplaced", rows, screen, "warn")
     screen.table("warning", ("",), [(w,) for w in merged(verdict.checked.warnings)], "warn")
 
