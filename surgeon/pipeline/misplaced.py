@@ -117,8 +117,7 @@ def _kinds(node: Node, model: Model) -> Iterator[Kind]:
 
 def _quantized(layer: Node) -> list[bool]:
     """Whether the activation is, and the weights are."""
-    at = LAYERS[layer.op]
-    return [_is_quantized(input_at(layer, k)) for k in (at.x, at.weights)]
+    return [_is_quantized(input_at(layer, k)) for k in range(2)]
 
 
 def _is_quantized(value: Value | None) -> bool:

@@ -26,19 +26,13 @@ from surgeon.targets.target import Target
 Sizes = Callable[[Value], int | None]  # the number of elements of a tensor; None where it is not known
 
 
-class Positions(NamedTuple):
-    """The inputs of a layer, and the axis of the weights that is its channels."""
-
-    x: int
-    weights: int
-    channels: Callable[[Node, int], int]
-
-
-LAYERS: Mapping[str, Positions] = {
-    "Conv": Positions(0, 1, lambda node, rank: 0),
-    "ConvTranspose": Positions(0, 1, lambda node, rank: 1),
-    "Gemm": Positions(0, 1, lambda node, rank: 0 if node.attr("transB") else 1),
-    "MatMul": Positions(0, 1, lambda node, rank: rank - 1),
+# The axis of the weights, of so many dimensions, that is the channels. The activation is the first input of a layer,
+# the weights are the second.
+LAYERS: Mapping[str, Callable[[Node, int], int]] = {
+    "Conv": lambda node, rank: 0,
+    "ConvTranspose": lambda node, rank: 1,
+    "Gemm": lambda node, rank: 0 if node.attr("transB") else 1,
+    "MatMul": lambda node, rank: rank - 1,
 }
 TRANSPARENT = MOVES | {"MaxPool"}
 ONE_SCALE = frozenset({"Concat"})
@@ -130,8 +124,7 @@ HEAVIER = "TensorRT-RTX moves more bytes for it in int8: its results are larger 
 def layers(model: Model) -> Iterator[Layer]:
     """The operators of the main graph that have an activation and constant weights, both fp32."""
     for node in model.graph.of(LAYERS):
-        at = LAYERS[node.op]
-        x, weights, y = node.inputs[at.x], node.inputs[at.weights], node.outputs[0]
+        x, weights, y = node.inputs[0], node.inputs[1], node.outputs[0]
         if x is None or weights is None or y is None or node.attrs.get("transA"):
             continue
         sizes = model.shape(weights) or ()
@@ -139,7 +132,7 @@ def layers(model: Model) -> Iterator[Layer]:
         if len(known) < max(2, len(sizes)) or not model.is_constant(weights) or model.is_constant(x):
             continue
         if model.dtype(weights) == model.dtype(x) == TensorProto.FLOAT:
-            yield Layer(node, x, y, weights, known, at.channels(node, len(known)))
+            yield Layer(node, x, y, weights, known, LAYERS[node.op](node, len(known)))
 
 
 def left_out(layer: Layer, model: Model, target: Target, *, slow: bool = False) -> str:

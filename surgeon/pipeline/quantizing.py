@@ -10,7 +10,7 @@ from onnx import NodeProto, TensorProto, helper
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, reads, refill
-from surgeon.pipeline.placement import LAYERS, ONE_SCALE, RESIDUAL, Layer, channel_scales
+from surgeon.pipeline.placement import ONE_SCALE, RESIDUAL, Layer, channel_scales
 from surgeon.pipeline.prepared import fresh_name
 from surgeon.pipeline.quantizers import INT8, LEVELS, Eight, Grid, Unquantized, Weights, hold
 from surgeon.pipeline.symmetric_int8 import BY_AXIS
@@ -72,16 +72,15 @@ class Writing:
     # ---- activations ----
 
     def _quantize(self, layer: Layer, grid: Grid) -> None:
-        at = LAYERS[layer.node.op]
         if self.manner.switched or not self._is_joined_in_int8(layer.x):
-            self._read(layer.node, at.x, self._pair(layer.x, grid.step))
+            self._read(layer.node, 0, self._pair(layer.x, grid.step))
         else:
             self._join(layer.x, grid.step)
         bias = self._bias(layer)
         if self.manner.factored and layer.node.op == "Conv" and (bias is not None or len(layer.node.inputs) < 3):
-            self._read(layer.node, at.weights, self._factored(layer, bias))
+            self._read(layer.node, 1, self._factored(layer, bias))
             return
-        self._read(layer.node, at.weights, self._weights(layer))
+        self._read(layer.node, 1, self._weights(layer))
         if bias is not None and layer.y.name in self.manner.biases:
             self._read(layer.node, 2, self._held_bias(layer, bias))
 

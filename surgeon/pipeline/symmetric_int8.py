@@ -226,11 +226,7 @@ def _plain(model: Model, node: Node, fresh: Fresh) -> Iterator[NodeProto]:
     yield helper.make_node("QuantizeLinear", [y, *numbers(grid)], [stem], name=fresh(stem, "quantize"))
 
 
-class Around(NamedTuple):
-    """The nodes that a quantizer gets before and after."""
-
-    front: list[NodeProto]
-    behind: list[NodeProto]
+Around = tuple[list[NodeProto], list[NodeProto]]  # the nodes that a quantizer gets before and after
 
 
 def _change(
@@ -243,7 +239,7 @@ def _change(
     around = {q.node.output[0]: how(model, q, fresh) for q in quantizers}
     nodes = []
     for node in graph.node:
-        front, behind = around.get(node.output[0] if node.output else "", Around([], []))
+        front, behind = around.get(node.output[0] if node.output else "", ([], []))
         nodes += [*front, node, *behind]
     other_types = {name for q in quantizers for node in (q.node, *q.moves) for name in node.output}
     refill(graph.node, nodes)
@@ -274,7 +270,7 @@ def _centred(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
             _become(end, "Identity", end.input[:1])
     for move in quantizer.moves:
         move.input[0] = moved if move.input[0] == stem else move.input[0]
-    return Around(front, behind)
+    return front, behind
 
 
 def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Around:
@@ -286,7 +282,7 @@ def _unquantized(model: ModelProto, quantizer: Quantizer, fresh: Fresh) -> Aroun
     _become(node, "Min", [kept, high])
     for end in quantizer.ends:
         _become(end, "Identity", end.input[:1])
-    return Around([front], [])
+    return [front], []
 
 
 def _become(node: NodeProto, op: str, inputs: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import float_tensors
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import LAYERS, Layer, channel_scales, layers, left_out
+from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold, without_lacking_types
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -303,7 +303,7 @@ class Quantization:
         What a layer in floating point reads has none: TensorRT computes a layer without a scale in floating point.
         """
         method = self.method if self.method in METHODS else "mse"
-        floats = {node.inputs[LAYERS[node.op].x] for node in self.left}
+        floats = {node.inputs[0] for node in self.left}
         found: dict[str, float] = {}
         for value in float_tensors(self.model):
             counts = self.histograms.get(value.name)
