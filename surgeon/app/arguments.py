@@ -124,7 +124,9 @@ def parser() -> argparse.ArgumentParser:
     for whole, entry in TABLE["commands"].items():
         group, _, name = whole.rpartition(" ")
         if group not in above:
-            above[group] = _commands_below(commands, group, TABLE["above"][group])
+            help = TABLE["above"][group]
+            below = commands.add_parser(group, help=help, description=f"{help[0].upper()}{help[1:]}.")
+            above[group] = below.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
         p = _command(above[group], name, entry["usage"], entry["help"])
         for row in entry.get("arguments", ()):
             _add(p, row, ASKED.get(whole, RewriteOptions))
@@ -137,11 +139,6 @@ def given(words: Sequence[str]) -> set[str]:
     for action in actions(whole):
         action.default = argparse.SUPPRESS
     return set(vars(whole.parse_args(words)))
-
-
-def _commands_below(commands: _Commands[_Parser], name: str, help: str) -> _Commands[_Parser]:
-    p = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
-    return p.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
 
 
 def _command(commands: _Commands[_Parser], name: str, usage: str | list[str], help: str) -> _Parser:

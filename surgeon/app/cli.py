@@ -83,15 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("there is not enough memory for this.")
         return WRONG
     except Exception as error:
+        said = " ".join(str(error).split())[:400].removesuffix(".")
         complain_with_trace(
-            f"stopped by something that it does not know: {type(error).__name__}: {_one_line(error)} This is a defect "
+            f"stopped by something that it does not know: {type(error).__name__}: {said}. This is a defect "
             "of surgeon, and nothing was written. Please report it with the model and what `-vv` prints.",
             traceback.format_exc() if verbose > 1 else "",
         )
         return WRONG
-
-
-def _one_line(error: Exception) -> str:
-    """An exception's message in one line of at most 400 characters, with a full stop."""
-    text = " ".join(str(error).split())[:400]
-    return text if text.endswith(".") else f"{text}."

@@ -15,9 +15,9 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
     for action in actions(parser):
         if action.dest in ("target", "old", "new"):
-            _completed_by(action, _targets)
+            vars(action)["completer"] = _targets  # the attribute that argcomplete looks for
         elif action.dest in ("only", "skip") or action.metavar == "PASS":
-            _completed_by(action, _passes)
+            vars(action)["completer"] = _passes
     argcomplete.autocomplete(parser)
 
 
@@ -28,10 +28,6 @@ def script(shell: str) -> str:
     except ImportError:
         raise UsageError("completion needs the package argcomplete: pip install argcomplete.") from None
     return str(shellcode(["surgeon"], shell=shell))
-
-
-def _completed_by(action: argparse.Action, names: Any) -> None:
-    vars(action)["completer"] = names  # the attribute that argcomplete looks for
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

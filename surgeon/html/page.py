@@ -54,7 +54,8 @@ def render(
         _entries("Declined", "A pattern held here, and the rewrite was not made.", report.declined, ""),
         _operators(report),
         _kernels(kernels) if kernels else "",
-        _footer(report),
+        f"<footer>surgeon {escape(report.surgeon)}, --verify {report.verify.get('mode', 'window')}, "
+        f"{report.seconds:.1f} s</footer>",
     ]
     name = escape(title or "surgeon's report")
     return (
@@ -418,11 +419,6 @@ def _kernels(rows: Sequence[Any]) -> str:
         '<p class="sub">What TensorRT-RTX runs, in the order of its engine. A bar is as long as the bytes that a '
         f"kernel reads and writes.</p>{table}{more}"
     )
-
-
-def _footer(report: Report) -> str:
-    mode = report.verify.get("mode", "window")
-    return f"<footer>surgeon {escape(report.surgeon)}, --verify {mode}, {report.seconds:.1f} s</footer>"
 
 
 # ---- small things ----------------------------------------------------------------------------------------------------

@@ -272,7 +272,13 @@ def _compared(
             expected = old.run(feeds)
         except Unrunnable:  # at the same sizes it ran on other numbers
             continue
-        for info, one, other in zip(before.graph.output, expected, _run(new, feeds), strict=False):
+        try:
+            given = new.run(feeds)
+        except Unrunnable as error:
+            raise ModelError(
+                f"the rows cannot be fixed: ONNX Runtime does not run what was written: {error}."
+            ) from None
+        for info, one, other in zip(before.graph.output, expected, given, strict=False):
             axis = rows.get(info.name)
             if axis is not None:
                 sizes[info.name] = other.shape[axis]
@@ -283,11 +289,3 @@ def _compared(
                 raise ModelError(f"the rows cannot be fixed: the output '{info.name}' is another one: {found.why}.")
             worst = max(worst, found.error)
     return worst, sizes
-
-
-def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
-    """What the new model makes of inputs that the original takes. Raises ModelError where it does not take them."""
-    try:
-        return runner.run(feeds)
-    except Unrunnable as error:
-        raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run what was written: {error}.") from None

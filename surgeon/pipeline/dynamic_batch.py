@@ -14,7 +14,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
@@ -56,10 +55,14 @@ def prepare(asked: Asked) -> Prepared:
     source = asked.source
     _require_tensors(source)
     found = _batched_axes(source, asked.options.batch_axes or {})
-    sized = _sizes(source, asked.base, asked.options.shapes)
+    try:
+        inputs = sizes_that_run(source, Runner(source, asked.base).run, base=asked.base, shapes=asked.options.shapes)
+    except Unrunnable as error:
+        raise Mixed(f"ONNX Runtime does not run the model: {error}") from None
+    sized = {name: shape for name, _, shape in inputs}
     size = _size_of_the_batch(sized, found)
     walk, made = _walked(source, found, size, sized)
-    error = prove_batches(source, made, found, size, sized, walk.layouts)
+    worst = prove_batches(source, made, found, size, sized, walk.layouts)
     renamed = [name for name in found if name in walk.inputs]
     before, after = ([walk.inputs[name][k] for name in renamed] for k in (0, 1))
     records = [applied(NAME, before, after, "the inputs"), *walk.changes]
@@ -69,7 +72,7 @@ def prepare(asked: Asked) -> Prepared:
         for name, layout in walk.layouts.items()
         if layout is not None and layout.axis not in usual
     ]
-    return Prepared(made, [record._replace(max_error=error) for record in records], warnings)
+    return Prepared(made, [record._replace(max_error=worst) for record in records], warnings)
 
 
 # ---- the inputs ------------------------------------------------------------------------------------------------------
@@ -106,15 +109,6 @@ def _batched_axes(model: ModelProto, axes: Axes) -> dict[str, int]:
     if not found:
         raise ModelError("the model has no input with a batch. Give its axis: --batch-axis INPUT:AXIS.")
     return {name: found[name] for name in infos if name in found}
-
-
-def _sizes(model: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """Sizes of the inputs on which the model runs."""
-    try:
-        sized = sizes_that_run(model, Runner(model, base).run, base=base, shapes=shapes)
-    except Unrunnable as error:
-        raise Mixed(f"ONNX Runtime does not run the model: {error}") from None
-    return {name: shape for name, _, shape in sized}
 
 
 def _size_of_the_batch(sized: Mapping[str, tuple[int, ...]], axes: Mapping[str, int]) -> int:

@@ -347,7 +347,10 @@ def parts_of(model: Model, on_gpu: Collection[str]) -> list[str]:
         f"DLA runs {len(nodes) - len(gpu)} of {counted(len(nodes), 'node')}, and {counted(len(passed), 'tensor')} "
         f"{'passes' if len(passed) == 1 else 'pass'} between it and the GPU"
     ]
-    first = _before_the_gpu(nodes, gpu)
+    first: set[Node] = set()  # what DLA runs before the GPU runs any node
+    for node in nodes:
+        if node not in gpu and all(v.producer in first for v in _made_by_others(node)):
+            first.add(node)
     later = len(nodes) - len(gpu) - len(first)
     rest = [n for n in nodes if n not in first]
     ends = list(dict.fromkeys(v.name for n in rest for v in _made_by_others(n) if v.producer in first))
@@ -369,12 +372,3 @@ def _made_by_others(node: Node) -> Iterator[Value]:
     for value in node.inputs:
         if value is not None and value.producer is not None and value.varies:
             yield value
-
-
-def _before_the_gpu(nodes: list[Node], gpu: Collection[Node]) -> set[Node]:
-    """The nodes that DLA runs before any node of the GPU was run."""
-    found: set[Node] = set()
-    for node in nodes:
-        if node not in gpu and all(v.producer in found for v in _made_by_others(node)):
-            found.add(node)
-    return found

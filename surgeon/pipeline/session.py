@@ -91,7 +91,12 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
     prepares  whether preparations run: not where the model is the result of a run that had them
     """
     functions = [r for p in options.selected for r in p.model_rules if isinstance(r, GraphRule)]
-    _check_skips(functions, options)
+    for name, glob in options.skipped:
+        if any(r.pass_name == name for r in functions):
+            raise UsageError(
+                f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip "
+                f"{name}."
+            )
     with no_collection(), source.blamed():
         known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
         lacks_opset = not declares_opset(source.look()) and not needs_opset(source.look())
@@ -124,15 +129,6 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
             drop_opset(result.model)
         result.shapes = options.shapes
         return result
-
-
-def _check_skips(functions: Collection[ModelRule], options: Options) -> None:
-    for name, glob in options.skipped:
-        if any(r.pass_name == name for r in functions):
-            raise UsageError(
-                f"the pass '{name}' edits the whole graph, so it cannot be skipped at '{glob}' alone. Use --skip "
-                f"{name}."
-            )
 
 
 def _with_functions(functions: Collection[ModelRule], source: Source, options: Options, known: ProofCache) -> Result:

@@ -174,7 +174,11 @@ def _config(
 
     def config(builder: Any, network: Any) -> Any:
         chosen = profiles(network) if callable(profiles) else profiles
-        options["profiles"] = [_polygraphy_profile(backend, p) for p in chosen] or None
+        made_profiles = [backend.Profile() for _ in chosen]
+        for profile, shapes in zip(made_profiles, chosen, strict=True):
+            for name, (smallest, usual, largest) in shapes.items():
+                profile.add(name, min=tuple(smallest), opt=tuple(usual), max=tuple(largest))
+        options["profiles"] = made_profiles or None
         if trt.__name__ == RTX:
             from polygraphy.backend.tensorrt_rtx import CreateConfigRTX
 
@@ -200,13 +204,6 @@ def tactics(trt: Any, names: Sequence[str] | None) -> list[Any] | None:
         if name.lower() not in known:
             raise UsageError(f"{title(trt)} has no tactic source '{name}'.{did_you_mean(name.lower(), known)}")
     return [known[name.lower()] for name in names]
-
-
-def _polygraphy_profile(backend: Any, shapes: Profile) -> Any:
-    profile = backend.Profile()
-    for name, (smallest, usual, largest) in shapes.items():
-        profile.add(name, min=tuple(smallest), opt=tuple(usual), max=tuple(largest))
-    return profile
 
 
 def _monitor(trt: Any, progress: Progress) -> Any:

@@ -26,7 +26,6 @@ from surgeon.targets.target import Target
 from surgeon.verdict_text import answer
 
 if TYPE_CHECKING:
-    from surgeon.precision.tuning import Measure
     from surgeon.trt.program import Program
 
 
@@ -91,20 +90,16 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
     given = Source(source)
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
-        result = rewritten(given, options, _measure(options, given))
+        measure = None
+        if options.tune:
+            from surgeon.trt.kernels import measure_of  # a run without it starts without it
+
+            measure = measure_of(options, given.base)
+        result = rewritten(given, options, measure)
     runs: tuple[str, Program | None] = ("", None)
     if options.target.rtx and any(Path(r).suffix in PAGES for r in args.report):
         runs = _runs(result, source, options.target)
     return Done(result, advice_for(result, given, options), runs)
-
-
-def _measure(options: Options, source: Source) -> Measure | None:
-    """What `--tune` measures engines with."""
-    if not options.tune:
-        return None
-    from surgeon.trt.kernels import measure_of  # a run without it starts without it
-
-    return measure_of(options, source.base)
 
 
 def _runs(result: Result, source: Path, target: Target) -> tuple[str, Program | None]:

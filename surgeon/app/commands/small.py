@@ -112,13 +112,9 @@ def trust(args: argparse.Namespace) -> int:
         if why := trusted.open_to_others(real):
             screen.line(f"warning  {why}: whoever writes there runs code as you", "warn")
     if args.list:
-        _print_trusted(screen)
+        rows = [(str(f), "" if f.is_dir() else "not there any more") for f in trusted.recorded()]
+        rows += [(str(f), f"from {trusted.VARIABLE}") for f in trusted.from_variable()]
+        screen.table("trusted", ("folder", "note"), rows)
+        if not rows:
+            screen.line("no folder is trusted")
     return DONE
-
-
-def _print_trusted(screen: Screen) -> None:
-    rows = [(str(f), "" if f.is_dir() else "not there any more") for f in trusted.recorded()]
-    rows += [(str(f), f"from {trusted.VARIABLE}") for f in trusted.from_variable()]
-    screen.table("trusted", ("folder", "note"), rows)
-    if not rows:
-        screen.line("no folder is trusted")

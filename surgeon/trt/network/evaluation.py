@@ -71,16 +71,13 @@ def _checked_feeds(network: Network, feeds: Mapping[str, np.ndarray]) -> dict[in
     for tensor in network.inputs:
         if tensor.name not in feeds:
             raise EvaluationError(f"input '{tensor.name}' ({tensor.type} {tensor.shape}) is missing")
-        values[tensor.id] = _checked_feed(tensor, np.asarray(feeds[tensor.name]))
+        value = np.asarray(feeds[tensor.name])
+        if not _fits(value.shape, tensor.shape):
+            raise EvaluationError(f"input '{tensor.name}' is {tensor.shape} in the network, not {value.shape}")
+        if not np.can_cast(value.dtype, tensor.dtype, "same_kind"):
+            raise EvaluationError(f"input '{tensor.name}' is {tensor.type} in the network, not {value.dtype}")
+        values[tensor.id] = value.astype(tensor.dtype)
     return values
-
-
-def _checked_feed(tensor: Tensor, value: np.ndarray) -> np.ndarray:
-    if not _fits(value.shape, tensor.shape):
-        raise EvaluationError(f"input '{tensor.name}' is {tensor.shape} in the network, not {value.shape}")
-    if not np.can_cast(value.dtype, tensor.dtype, "same_kind"):
-        raise EvaluationError(f"input '{tensor.name}' is {tensor.type} in the network, not {value.dtype}")
-    return value.astype(tensor.dtype)
 
 
 def _fits(shape: tuple[int, ...], declared: tuple[int, ...] | None) -> bool:

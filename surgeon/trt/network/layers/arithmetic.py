@@ -32,10 +32,6 @@ def parametric_relu(layer: Layer, x: np.ndarray, slope: np.ndarray) -> np.ndarra
     return np.where(x < 0, slope * x, x)
 
 
-def _gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return np.asarray(f32(0.5) * x * (1 + np.tanh(f32(np.sqrt(2 / np.pi)) * (f32(0.044715) * x * x * x + x))))
-
-
 def _erf(x: np.ndarray) -> np.ndarray:
     return kernels.run("Erf", x)
 
@@ -54,7 +50,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray, np.float32, np.float32], np.ndarray
     "SCALED_TANH": lambda x, a, b: a * np.tanh(b * x),
     "THRESHOLDED_RELU": lambda x, a, b: np.where(x > a, x, f32(0)),
     "GELU_ERF": lambda x, a, b: f32(0.5) * x * (1 + _erf(f32(np.sqrt(0.5)) * x)),
-    "GELU_TANH": lambda x, a, b: _gelu_tanh(x),
+    "GELU_TANH": lambda x, a, b: kernels.run("Gelu", x, approximate="tanh"),
 }
 
 

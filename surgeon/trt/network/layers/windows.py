@@ -251,7 +251,7 @@ def attention_input(
     scores = np.matmul(query, key.swapaxes(-1, -2))
     if mask is not None:
         scores = np.where(mask, scores, f32(-np.inf)) if mask.dtype == bool else scores + mask
-    causal = _causal_kind(native)
+    causal = native.causal_kind.name if hasattr(native, "causal_kind") else "UPPER_LEFT" if native.causal else "NONE"
     if causal != "NONE":
         diagonal = key.shape[2] - query.shape[2] if causal == "LOWER_RIGHT" else 0
         seen = np.tri(query.shape[2], key.shape[2], diagonal, dtype=bool)
@@ -259,12 +259,6 @@ def attention_input(
     if native.norm_op.name == "SOFTMAX":
         scores = _softmax(scores, (scores.ndim - 1,))
     return np.asarray(np.matmul(scores, value))
-
-
-def _causal_kind(native: Any) -> str:
-    if hasattr(native, "causal_kind"):
-        return str(native.causal_kind.name)
-    return "UPPER_LEFT" if native.causal else "NONE"
 
 
 def attention_output(layer: Layer, x: np.ndarray) -> np.ndarray:
