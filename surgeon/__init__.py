@@ -49,8 +49,6 @@ from surgeon.ir.schemas import DOMAIN
 from surgeon.pipeline.check import Checked, check
 from surgeon.pipeline.interop import from_gs, gs_pass
 from surgeon.pipeline.session import Result, to_gs
-from surgeon.precision.rewriting import rewrite as _rewrite_model
-from surgeon.precision.rewriting import rewrite_file
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
 from surgeon.rules.dimensions import Dim, dims, elements, known_dims
@@ -59,14 +57,16 @@ from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
 from surgeon.rules.rule import Decline, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
+from surgeon.trt.rewriting import rewrite as _rewrite_model
+from surgeon.trt.rewriting import rewrite_file
 
 if TYPE_CHECKING:
     from surgeon.precision import PrecisionResult, convert
-    from surgeon.precision.rewriting import rewrite
     from surgeon.trt.compare import compare
     from surgeon.trt.comparison import Comparison
     from surgeon.trt.engine import Built, build
     from surgeon.trt.fix import Fixed, fix
+    from surgeon.trt.rewriting import rewrite
     from surgeon.trt.why import Finding, why
 
 start.done()

@@ -152,7 +152,7 @@ def test_a_misspelt_option_is_a_type_error(tmp_path: Path) -> None:
     installed = typecheck.lay_out(tmp_path)
     (installed / "wrong.py").write_text(
         "from surgeon.pipeline.check import check\n"
-        "from surgeon.precision.rewriting import rewrite, rewrite_file\n"
+        "from surgeon.trt.rewriting import rewrite, rewrite_file\n"
         "from surgeon.trt.compare import compare\n"
         "from surgeon.trt.engine import build\n"
         "from surgeon.trt.polygraphy import RewriteOnnx\n\n"

@@ -1,23 +1,21 @@
-"""`surgeon.rewrite`: a model rewritten, and converted to half precision if that is asked for."""
+"""A model rewritten, and quantized, converted to half precision and tuned as the options ask for."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from surgeon.errors import UsageError
 from surgeon.ir.files import check_writable, put, with_weights
 from surgeon.ir.model import Model
-from surgeon.pipeline.option import P, R, R_co, by_keyword, of_model
-from surgeon.pipeline.options import Options, RewriteOptions
+from surgeon.pipeline.options import Options
 from surgeon.pipeline.run import judged
 from surgeon.pipeline.session import Result, rewrite_source
-from surgeon.pipeline.source import ModelLike, Source
-from surgeon.report import MEASURED, Report, counted
+from surgeon.pipeline.source import Source
+from surgeon.report import MEASURED, counted
 from surgeon.rules.driver import operators
 
 if TYPE_CHECKING:
@@ -29,51 +27,12 @@ if TYPE_CHECKING:
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
 
-@of_model(RewriteOptions)
-def rewrite(model: ModelLike, options: RewriteOptions) -> Result:
-    """Rewrite a model for a target and prove every rewrite.
-
-    model  a ModelProto (not changed), a path, or an onnx-graphsurgeon graph
-
-    OPTIONS
-
-    One name or folder may be given where several are taken. Raises UsageError and ModelError. A rewrite that fails its
-    proof raises nothing: it is undone, and in `report.undone`.
-    """
-    return rewritten(Source(model), Options.checked(options))
-
-
-class FileFunction(Protocol[P, R_co]):
-    """A function of two files and options."""
-
-    def __call__(self, source: str | Path, out: str | Path, *args: P.args, **options: P.kwargs) -> R_co: ...
-
-
-def _of_files(asked: Callable[P, object]) -> Callable[[Callable[..., R]], FileFunction[P, R]]:
-    return partial(by_keyword, asked)
-
-
-@_of_files(RewriteOptions)
-def rewrite_file(source: str | Path, out: str | Path, options: RewriteOptions) -> Report:
-    """`rewrite` a file into another file; returns the report. The keywords are those of `rewrite`.
-
-    A conversion with an error above the tolerance is not written, unless `allow_inexact` is True.
-    """
-    check_writable(Path(out), Path(source))
-    result = rewritten(Source(source), Options.checked(options))
-    if result.precision is None or not result.precision.withheld:
-        result.save(out)
-    return result.report
-
-
 def rewritten(source: Source, options: Options, measure: Measure | None = None) -> Result:
-    """`rewrite`, of a source and options that are checked.
+    """Rewrite a source with options that are checked.
 
-    measure  what an engine moves, for `tune`
+    measure  what an engine moves; without it nothing is tuned
     """
     started = time.perf_counter()
-    if options.tune and measure is None:
-        raise UsageError("tune is for surgeon.fix and the commands rewrite and fix: it builds engines.")
     if options.write_calibration_cache is not None:
         read = [Path(p) for p in (source.path, options.calibration_cache) if p is not None]
         check_writable(Path(options.write_calibration_cache), *read)
@@ -195,6 +154,3 @@ def _write_cache(options: Options, scales: Mapping[str, float], read: Sequence[P
     check_writable(path, *read)
     put({path: cache_text(scales)})
     return f"the scales of {counted(len(scales), 'tensor')} are in the calibration cache '{path}'"
-
-
-__all__ = ["rewrite", "rewrite_file", "rewritten"]

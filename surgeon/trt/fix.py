@@ -37,7 +37,6 @@ from surgeon.precision.data import Samples
 from surgeon.precision.formats import computes_in_half
 from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.rewriting import rewritten
 from surgeon.precision.standard import is_quantized
 from surgeon.proof.loading import load_both
 from surgeon.proof.randomness import why_random
@@ -46,7 +45,7 @@ from surgeon.rules.meaning import with_functions
 from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
 from surgeon.trt.engine import serialized
-from surgeon.trt.kernels import LARGE, Told, measure_of, told
+from surgeon.trt.kernels import LARGE, Told, told
 from surgeon.trt.profiles import (
     Profile,
     guessed_profile,
@@ -59,6 +58,7 @@ from surgeon.trt.profiles import (
 )
 from surgeon.trt.program import Program
 from surgeon.trt.refusals import ask, why_not
+from surgeon.trt.rewriting import rewritten
 from surgeon.trt.runtime import RTX, title, use
 from surgeon.verdict_text import answer, size_text
 from surgeon.visible import visible
@@ -222,7 +222,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     """`fix`, of a source and options that are checked."""
     started = time.perf_counter()
     place = place_of(source, out)
-    result = rewritten(source, options, measure_of(options, source.base))
+    result = rewritten(source, options)
     withheld = result.precision is not None and result.precision.withheld
     files = [] if withheld else result.save(place)
     report = result.report

@@ -255,13 +255,11 @@ def parts(before: Program, after: Program) -> list[Part]:
 # ---- what --tune measures --------------------------------------------------------------------------------------------
 
 
-def measure_of(options: Options, base: Path | None) -> Measure | None:
-    """What measures engines, where `--tune` is asked for. Raises UsageError where no TensorRT-RTX is installed.
+def measure_of(options: Options, base: Path | None) -> Measure:
+    """What measures engines for `--tune`. Raises UsageError where no TensorRT-RTX is installed.
 
     base  the folder of the model's external weights
     """
-    if not options.tune:
-        return None
     why = why_not(options.target)
     if why:
         raise UsageError(f"--tune builds engines, and {why}.")

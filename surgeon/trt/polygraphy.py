@@ -35,7 +35,7 @@ from surgeon.pipeline.option import P, by_keyword, options_of
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source as Model
-from surgeon.precision.rewriting import rewritten
+from surgeon.trt.rewriting import rewritten
 from surgeon.verdict_text import answer, merged
 
 PARSING = ("trt",)  # the runners for which TensorRT parses the model

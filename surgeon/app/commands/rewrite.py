@@ -20,9 +20,9 @@ from surgeon.pipeline.option import from_text
 from surgeon.pipeline.options import CheckOptions, Options, RewriteOptions
 from surgeon.pipeline.session import Result
 from surgeon.pipeline.source import Source
-from surgeon.precision.rewriting import rewritten
 from surgeon.report import counted, target_name
 from surgeon.targets.target import Target
+from surgeon.trt.rewriting import rewritten
 from surgeon.verdict_text import answer
 
 if TYPE_CHECKING:
@@ -90,12 +90,7 @@ def _rewritten(args: argparse.Namespace, source: Path, screen: Screen) -> Done:
     given = Source(source)
     with screen.progress() as progress:
         options = Options.checked(from_text(RewriteOptions, vars(args), progress=progress))
-        measure = None
-        if options.tune:
-            from surgeon.trt.kernels import measure_of  # a run without it starts without it
-
-            measure = measure_of(options, given.base)
-        result = rewritten(given, options, measure)
+        result = rewritten(given, options)
     runs: tuple[str, Program | None] = ("", None)
     if options.target.rtx and any(Path(r).suffix in PAGES for r in args.report):
         runs = _runs(result, source, options.target)
