@@ -6,8 +6,7 @@ import numpy as np
 from onnx import helper
 
 from surgeon import FLOATS, Builder, Node, Value, require
-from surgeon.targets.conditions.pools import pool_axes
-from surgeon.targets.conditions.windows import per_axis
+from surgeon.targets.conditions.windows import per_axis, pool_axes
 
 
 class Windows(NamedTuple):

@@ -23,7 +23,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import Builder, Value, op, require, rule, var
-from surgeon.targets.conditions.convolutions import deconvolution_padding
+from surgeon.targets.conditions.windows import deconvolution_padding
 
 from ._in_fp32 import in_fp32
 

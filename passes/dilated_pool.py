@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from surgeon import FLOATS, Builder, Node, Value, attr, op, require, rule, var
-from surgeon.targets.conditions.pools import pool_axes
-from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
+from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis, pool_axes
 
 from ._pool_windows import Windows, nan_as_lowest, windows_of
 

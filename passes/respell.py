@@ -53,12 +53,11 @@ from onnx import TensorProto, TypeProto
 
 from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rule, var
 from surgeon.ir.operators import REDUCES
-from surgeon.targets.conditions.convolutions import kernel_shape_of_dequantized
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input
-from surgeon.targets.conditions.pools import pool_axes
 from surgeon.targets.conditions.quantization import left_out_axis
 from surgeon.targets.conditions.ranks import flattened_matrix, vector_by_batch
+from surgeon.targets.conditions.windows import kernel_shape_of_dequantized, pool_axes
 
 from ._in_fp32 import in_fp32
 from ._node_at_opset import trimmed

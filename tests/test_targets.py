@@ -19,9 +19,8 @@ from surgeon.targets import dtypes, opset_compat, plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.condition import Scope
 from surgeon.targets.conditions import CONDITIONS
-from surgeon.targets.conditions.convolutions import deconvolution_padding
-from surgeon.targets.conditions.pools import PoolAxis, pool_axes
 from surgeon.targets.conditions.shapes import deep_tensor
+from surgeon.targets.conditions.windows import PoolAxis, deconvolution_padding, pool_axes
 from surgeon.targets.installed import installed_version
 from surgeon.targets.target import Target
 from surgeon.targets.unsupported import Kind

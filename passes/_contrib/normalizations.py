@@ -53,22 +53,20 @@ def trailing(b: Builder, x: Value, axis: int) -> list[int]:
     return list(range(axis % rank, rank))
 
 
-@body("SkipLayerNormalization")
-def skip_layer_norm(b: Builder) -> Result:
-    x, skip, gamma, beta, bias = given(b, 5)
+@body("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def skip_norm(b: Builder) -> Result:
+    """Of the sum of the input, of what skipped some layers, and of a bias; the simplified one has no beta."""
+    simple = b.root.op == "SkipSimplifiedLayerNormalization"
+    x, skip, gamma, *last_ones = given(b, 4 if simple else 5)
+    beta, bias = [None, *last_ones] if simple else last_ones
     require_moments_unasked(b)
     total, dtype = summed(b, x, skip, bias)
     gamma, beta = (None if v is None else b.wide(v) for v in (gamma, beta))
-    y = layer_norm(b, total, needed(gamma), beta, b.root.attr("epsilon"))
-    return in_place(b, b.typed(y, dtype), None, None, b.typed(total, dtype) if asks_for(b, 3) else None)
-
-
-@body("SkipSimplifiedLayerNormalization")
-def skip_rms_norm(b: Builder) -> Result:
-    x, skip, gamma, bias = given(b, 4)
-    require_moments_unasked(b)
-    total, dtype = summed(b, x, skip, bias)
-    y, _ = rms_norm(b, total, b.wide(needed(gamma)), b.root.attr("epsilon"))
+    epsilon = b.root.attr("epsilon")
+    if simple:
+        y, _ = rms_norm(b, total, needed(gamma), epsilon)
+    else:
+        y = layer_norm(b, total, needed(gamma), beta, epsilon)
     return in_place(b, b.typed(y, dtype), None, None, b.typed(total, dtype) if asks_for(b, 3) else None)
 
 
@@ -98,15 +96,13 @@ def early_layer_norm(b: Builder) -> Result:
     require(is_onnxruntimes(b.root.proto, b.opset))
     x, gamma, beta = given(b, 3)
     x = needed(x)
-    for index in (1, 2):
-        require_unasked(b, index, "its mean and its deviation, which are for training, are asked for")
+    require_moments_unasked(b)
     return layer_norm(b, x, needed(gamma), beta, setting(b, "epsilon", 1e-5), setting(b, "axis", -1))
 
 
 @body("GroupNorm")
 def group_norm(b: Builder) -> Result:
-    x, gamma, beta = inputs_of(b, 3)
-    return grouped(b, x, gamma, beta)
+    return grouped(b, *inputs_of(b, 3))
 
 
 @body("SkipGroupNorm")
@@ -114,9 +110,7 @@ def skip_group_norm(b: Builder) -> Result:
     x, gamma, beta, skip, bias = given(b, 5)
     x, skip = needed(x), needed(skip)
     if b.known_rank(skip) == 2:  # one number for each channel of a sample
-        last_channel = b.root.attr("channels_last")
-        spread = [0, 1, 1, -1] if last_channel else [0, -1, 1, 1]
-        skip = b.Reshape(skip, sizes(*spread))
+        skip = b.Reshape(skip, sizes(*([0, 1, 1, -1] if b.root.attr("channels_last") else [0, -1, 1, 1])))
     if bias is not None and not b.root.attr("channels_last"):
         bias = b.Reshape(bias, sizes(1, -1, 1, 1))
     # Half precision may not hold the sum.
@@ -146,16 +140,7 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
 @body("EmbedLayerNormalization")
 def embedding(b: Builder) -> Result:
     ids, segments, words, places, segment_table, gamma, beta, mask, positions = given(b, 9)
-    return embedded(
-        b,
-        needed(ids),
-        segments,
-        [needed(words), needed(places), segment_table],
-        needed(gamma),
-        needed(beta),
-        mask,
-        positions,
-    )
+    return embedded(b, needed(ids), segments, [words, places, segment_table, gamma, beta], mask, positions)
 
 
 @body("QEmbedLayerNormalization")
@@ -166,25 +151,20 @@ def quantized_embedding(b: Builder) -> Result:
         None if table is None else dequantized(b, table, needed(scale), zero)
         for table, scale, zero in zip(tables, scales, zeros, strict=True)
     ]
-    return embedded(b, needed(ids), segments, rows[:3], needed(rows[3]), needed(rows[4]), mask, None)
+    return embedded(b, needed(ids), segments, rows, mask)
 
 
 def embedded(
-    b: Builder,
-    ids: Value,
-    segments: Value | None,
-    tables: list[Value | None],
-    gamma: Value,
-    beta: Value,
-    mask: Value | None,
-    positions: Value | None,
-) -> Result:
-    words, places, segment_table = tables
+    b: Builder, ids: Value, segments: Value | None, tables: list[Value | None], mask: Value | None,
+    positions: Value | None = None,
+) -> Result:  # fmt: skip
+    """`tables`: of words, of positions and of segments, then gamma and beta."""
+    words, places, segment_table, gamma, beta = tables
     rows = first_positions(b, ids) if positions is None else positions
     total = b.Add(b.Gather(needed(words), ids, axis=0), b.Gather(needed(places), rows, axis=0))
     if segments is not None:
         total = b.Add(total, b.Gather(needed(segment_table), segments, axis=0))
-    y = layer_norm(b, total, gamma, beta, b.root.attr("epsilon"))
+    y = layer_norm(b, total, needed(gamma), needed(beta), b.root.attr("epsilon"))
     counted = lengths(b, ids, mask) if asks_for(b, 1) else None
     return in_place(b, y, counted, total)
 

@@ -5,7 +5,7 @@ of tensors, and the inference of shapes after a node. It is not registered with 
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import onnx
@@ -107,9 +107,13 @@ def _product(a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     return [*batch, a[-2], b[-1]]
 
 
-def _fused_matmul(ctx: Any) -> None:
-    a, b = (_turned(ctx, p, name) for p, name in enumerate("AB"))
-    _set(ctx, 0, _elem(ctx, 0), _product(a, b))
+def _returns(like: int, shape: Callable[[Any], list[Any] | None]) -> Infer:
+    """An output of the element type of the input `like`, and of the shape that a function finds; None: not known."""
+    return lambda ctx: _set(ctx, 0, _elem(ctx, like), shape(ctx))
+
+
+def _fused_matmul(ctx: Any) -> list[Any] | None:
+    return _product(_turned(ctx, 0, "A"), _turned(ctx, 1, "B"))
 
 
 def _turned(ctx: Any, position: int, name: str) -> list[Any] | None:
@@ -123,16 +127,22 @@ def _turned(ctx: Any, position: int, name: str) -> list[Any] | None:
 
 def _float_product(weights: int, like: int) -> Infer:
     """A matrix product of input 0 and another, of the element type of an input."""
-
-    def infer(ctx: Any) -> None:
-        _set(ctx, 0, _elem(ctx, like), _product(_shape(ctx, 0), _shape(ctx, weights)))
-
-    return infer
+    return _returns(like, lambda ctx: _product(_shape(ctx, 0), _shape(ctx, weights)))
 
 
-def _n_bits(ctx: Any) -> None:
-    shape = _shape(ctx, 0)
-    _set(ctx, 0, _elem(ctx, 0), None if shape is None else [*shape[:-1], _int(ctx, "N")])
+def _last(size: Callable[[Any, Any], Any]) -> Infer:
+    """The shape of the first input with another last dimension, which follows from it and the attributes."""
+
+    def shape(ctx: Any) -> list[Any] | None:
+        given = _shape(ctx, 0)
+        return [*given[:-1], size(ctx, given[-1])] if given else None
+
+    return _returns(0, shape)
+
+
+def _columns(ctx: Any, depth: Any) -> int:
+    """How many columns a matrix of packed weights has."""
+    return _int(ctx, "N" if _int(ctx, "transB", 1) else "K")
 
 
 def _gemm(ctx: Any) -> None:
@@ -144,7 +154,8 @@ def _gemm(ctx: Any) -> None:
     _set(ctx, 0, elem, [a[1 if _int(ctx, "transA") else 0], b[0 if _int(ctx, "transB") else 1]])
 
 
-def _attention(ctx: Any, elem: int, past: int) -> None:
+def _attention(ctx: Any, like: int, past: int) -> None:
+    elem = _elem(ctx, like)
     x, weights = _shape(ctx, 0), _shape(ctx, 1)
     if x is None or len(x) != 3:
         _set(ctx, 0, elem, None)
@@ -158,17 +169,21 @@ def _attention(ctx: Any, elem: int, past: int) -> None:
     _set(ctx, 1, elem, [2, x[0], heads or None, None if _is_given(ctx, past) else x[1], size])
 
 
+def _times(a: Any, b: Any) -> int | None:
+    return a * b if isinstance(a, int) and isinstance(b, int) else None
+
+
 def _multi_head(ctx: Any) -> None:
     q, v, elem = _shape(ctx, 0), _shape(ctx, 2), _elem(ctx, 0)
     heads = _int(ctx, "num_heads") or None
     if q is None or len(q) not in (3, 5):
         shape = None
     elif len(q) == 5:
-        shape = [q[0], q[1], q[2] * q[4] if isinstance(q[2], int) and isinstance(q[4], int) else None]
+        shape = [q[0], q[1], _times(q[2], q[4])]
     elif v is not None and len(v) == 3:
         shape = [q[0], q[1], v[2]]
     elif v is not None and len(v) == 4:
-        shape = [q[0], q[1], v[1] * v[3] if isinstance(v[1], int) and isinstance(v[3], int) else None]
+        shape = [q[0], q[1], _times(v[1], v[3])]
     else:
         shape = q
     _set(ctx, 0, elem, shape)
@@ -208,13 +223,6 @@ def _skip_norm(ctx: Any) -> None:
         ctx.set_output_type(3, ctx.get_input_type(0))
 
 
-def _split_gelu(ctx: Any) -> None:
-    shape = _shape(ctx, 0)
-    if shape:
-        shape = [*shape[:-1], shape[-1] // 2 if isinstance(shape[-1], int) else None]
-    _set(ctx, 0, _elem(ctx, 0), shape)
-
-
 def _channels_last(
     op: str, *, elem_of: int = 0, weights: int | None = None, filters_last: bool = False, default: int = 0
 ) -> Infer:
@@ -225,51 +233,28 @@ def _channels_last(
     default       what the attribute is where a node has none
     """
 
-    def infer(ctx: Any) -> None:
+    def shape(ctx: Any) -> list[Any] | None:
         last = bool(_int(ctx, "channels_last", default))
-        x = _shape(ctx, 0)
-        if x is None or len(x) < 3:
-            _set(ctx, 0, _elem(ctx, elem_of), None)
-            return
-        shapes = {"x": [x[0], x[-1], *x[1:-1]] if last else x}
-        w = None if weights is None else _shape(ctx, weights)
-        if weights is not None and w is None:
-            return
-        if w is not None:
-            shapes["w"] = [w[0], w[-1], *w[1:-1]] if filters_last else w
-        types = {name: helper.make_tensor_type_proto(FLOAT, shape) for name, shape in shapes.items()}
-        shape = _dims(_returned(ctx, op, types))
-        if shape is not None and last:
-            shape = [shape[0], *shape[2:], shape[1]]
-        _set(ctx, 0, _elem(ctx, elem_of), shape)
+        given = [(_shape(ctx, 0), last)] + ([] if weights is None else [(_shape(ctx, weights), filters_last)])
+        if any(s is None or len(s) < 3 for s, _ in given):
+            return None
+        shapes = [[s[0], s[-1], *s[1:-1]] if turned else s for s, turned in given if s is not None]
+        types = {f"x{k}": helper.make_tensor_type_proto(FLOAT, s) for k, s in enumerate(shapes)}
+        found = _dims(_returned(ctx, op, types))
+        return [found[0], *found[2:], found[1]] if found is not None and last else found
 
-    return infer
+    return _returns(elem_of, shape)
 
 
-def _gathered(ctx: Any) -> None:
+def _gathered(ctx: Any) -> list[Any] | None:
     """The rows of a table of packed numbers, which has as many columns as its last dimension holds of them."""
-    table, indices, elem = _shape(ctx, 0), _shape(ctx, 1), _elem(ctx, 2)
+    table, indices = _shape(ctx, 0), _shape(ctx, 1)
     if table is None or indices is None:
-        _set(ctx, 0, elem, None)
-        return
+        return None
     if _elem(ctx, 0) == TensorProto.UINT8 and isinstance(table[-1], int):
         table = [*table[:-1], table[-1] * (8 // _int(ctx, "bits", 4))]
     axis = _int(ctx, "gather_axis") % len(table)
-    _set(ctx, 0, elem, [*table[:axis], *indices, *table[axis + 1 :]])
-
-
-def _bnb4(ctx: Any) -> None:
-    shape = _shape(ctx, 0)
-    size = _int(ctx, "N" if _int(ctx, "transB", 1) else "K")
-    _set(ctx, 0, _elem(ctx, 0), None if shape is None else [*shape[:-1], size])
-
-
-def _attention_of_floats(ctx: Any) -> None:
-    _attention(ctx, _elem(ctx, 0), 4)
-
-
-def _attention_of_integers(ctx: Any) -> None:
-    _attention(ctx, _elem(ctx, 3), 8)
+    return [*table[:axis], *indices, *table[axis + 1 :]]
 
 
 def _lstm(ctx: Any) -> None:
@@ -281,40 +266,29 @@ def _lstm(ctx: Any) -> None:
         _set(ctx, index, elem, [states[0], x[1], states[1]])
 
 
-def _concat(ctx: Any) -> None:
-    given = [_shape(ctx, p) for p in range(2, ctx.get_num_inputs(), 3)]
+def _concat(ctx: Any) -> list[Any] | None:
+    parts = [_shape(ctx, p) for p in range(2, ctx.get_num_inputs(), 3)]
     axis = _int(ctx, "axis")
-    if any(s is None for s in given):
-        _set(ctx, 0, _elem(ctx, 1), None)
-        return
-    parts = [s for s in given if s is not None]
-    shape, sizes = list(parts[0]), [s[axis] for s in parts]
+    if parts[0] is None or None in parts:
+        return None
+    sizes = [s[axis] for s in parts if s is not None]
     numbers = [s for s in sizes if isinstance(s, int)]
+    shape = list(parts[0])
     shape[axis] = sum(numbers) if len(numbers) == len(sizes) else None
-    _set(ctx, 0, _elem(ctx, 1), shape)
+    return shape
 
 
-def _distances(ctx: Any) -> None:
-    a, b = _shape(ctx, 0), _shape(ctx, 1)
-    _set(ctx, 0, _elem(ctx, 0), None if not a or not b else [a[0], b[0]])
-
-
-def _expanded(ctx: Any) -> None:
+def _expanded(ctx: Any) -> list[Any] | None:
     shape, axis = _shape(ctx, 0), ctx.get_input_data(1)
     if shape is None or axis is None:
-        _set(ctx, 0, _elem(ctx, 0), None)
-        return
+        return None
     where = int(numpy_helper.to_array(axis).reshape(())) % (len(shape) + 1)
-    _set(ctx, 0, _elem(ctx, 0), [*shape[:where], 1, *shape[where:]])
+    return [*shape[:where], 1, *shape[where:]]
 
 
 def _quantized(ctx: Any) -> None:
     elem = _elem(ctx, 2) if _is_given(ctx, 2) else int(TensorProto.UINT8)
     _set(ctx, 0, elem, _shape(ctx, 0))
-
-
-def _dequantized(ctx: Any) -> None:
-    _set(ctx, 0, _elem(ctx, 1), _shape(ctx, 0))
 
 
 def is_onnxruntimes(node: NodeProto, opset: int) -> bool:
@@ -329,227 +303,111 @@ CONV = "auto_pad dilations group=1 kernel_shape pads strides"
 POOL = "auto_pad ceil_mode=0 count_include_pad=0 dilations kernel_shape pads strides"
 # The schemas of ONNX Runtime's own operators, some of which are called as those of ONNX:
 # operator | inputs with their types, ? where they may be left out | outputs | attributes with their defaults
+# fmt: off
 TABLE: dict[str, tuple[str, str, str, Infer]] = {
-    "Attention": (
-        "input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
+    "Attention": ("input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
         "output:T present:T",
         "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 qkv_hidden_sizes "
-        "rotary_embedding_dim=0 scale unidirectional=0",
-        _attention_of_floats,
-    ),
+        "rotary_embedding_dim=0 scale unidirectional=0", partial(_attention, like=0, past=4)),
     "BiasAdd": ("X:T bias:T skip:T", "Y:T", "", _like(0)),
     "BiasGelu": ("A:T B:T", "C:T", "", _like(0)),
     "BiasSoftmax": ("data:T bias:T", "output:T", "axis=1 is_inner_broadcast", _like(0)),
-    "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _split_gelu),
-    "CDist": ("A:T B:T", "C:T", "metric", _distances),
-    "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _dequantized),
-    "DynamicQuantizeLSTM": (
-        "X:T W:Q R:Q B?:T sequence_lens?:I initial_h?:T initial_c?:T P?:T W_scale:T W_zero_point:Q R_scale:T "
-        "R_zero_point:Q",
-        "Y:T Y_h:T Y_c:T",
-        "activations clip direction hidden_size input_forget=0",
-        _lstm,
-    ),
+    "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _last(lambda ctx, n: n // 2 if isinstance(n, int) else None)),
+    "CDist": ("A:T B:T", "C:T", "metric", _returns(0, lambda ctx: [(_shape(ctx, p) or [None])[0] for p in (0, 1)])),
+    "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _returns(1, partial(_shape, position=0))),
+    "DynamicQuantizeLSTM": ("X:T W:Q R:Q B?:T sequence_lens?:I initial_h?:T initial_c?:T P?:T W_scale:T W_zero_point:Q "
+        "R_scale:T R_zero_point:Q", "Y:T Y_h:T Y_c:T", "activations clip direction hidden_size input_forget=0", _lstm),
     "DynamicQuantizeMatMul": ("A:T B:Q b_scale:T b_zero_point?:Q bias?:T", "Y:T", "", _float_product(1, 0)),
-    "EmbedLayerNormalization": (
-        "input_ids:I segment_ids?:I word_embedding:T position_embedding:T segment_embedding?:T gamma:T beta:T mask?:I "
-        "position_ids?:I",
-        "output:T mask_index:I embedding_sum:T",
-        "epsilon=1e-12 mask_index_type",
-        _embed(0, 2, 2),
-    ),
-    "ExpandDims": ("X:T axis:I", "Y:T", "", _expanded),
+    "EmbedLayerNormalization": ("input_ids:I segment_ids?:I word_embedding:T position_embedding:T segment_embedding?:T "
+        "gamma:T beta:T mask?:I position_ids?:I", "output:T mask_index:I embedding_sum:T",
+        "epsilon=1e-12 mask_index_type", _embed(0, 2, 2)),
+    "ExpandDims": ("X:T axis:I", "Y:T", "", _returns(0, _expanded)),
     "FastGelu": ("X:T bias?:T", "Y:T", "", _like(0)),
     "FusedConv": ("X:T W:T B?:T Z?:T", "Y:T", f"{CONV} fused_activation activation_params", _as("Conv", 0, 1, 2)),
-    "FusedGemm": (
-        "A:T B:T C?:T",
-        "Y:T",
+    "FusedGemm": ("A:T B:T C?:T", "Y:T",
         "alpha=1.0 beta=1.0 transA=0 transB=0 fused_activation activation_alpha activation_beta activation_gamma",
-        _as("Gemm", 0, 1, 2),
-    ),
-    "FusedMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0", _fused_matmul),
-    "GatherBlockQuantized": (
-        "data:Q indices:I scales:T zero_points?:Q",
-        "output:T",
-        "bits=4 block_size=128 gather_axis=0 quantize_axis=1",
-        _gathered,
-    ),
+        _as("Gemm", 0, 1, 2)),
+    "FusedMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0",
+        _returns(0, _fused_matmul)),
+    "GatherBlockQuantized": ("data:Q indices:I scales:T zero_points?:Q", "output:T",
+        "bits=4 block_size=128 gather_axis=0 quantize_axis=1", _returns(2, _gathered)),
     "Gelu": ("X:T", "Y:T", "", _like(0)),
     "GemmFastGelu": ("X:T W:T bias?:T", "Y:T", "", _float_product(1, 0)),
     "GroupNorm": ("X:T gamma:M beta:M", "Y:T", "activation channels_last=1 epsilon=1e-5 groups", _like(0)),
-    "GroupQueryAttention": (
-        "query:T key?:T value?:T past_key?:C past_value?:C seqlens_k:M total_sequence_length:M cos_cache?:T "
-        "sin_cache?:T position_ids?:I attention_bias?:T head_sink?:T k_scale?:S v_scale?:S q_norm_weight?:T "
-        "k_norm_weight?:T query_seqlens?:M",
-        "output:T present_key:C present_value:C output_qk:T",
+    "GroupQueryAttention": ("query:T key?:T value?:T past_key?:C past_value?:C seqlens_k:M total_sequence_length:M "
+        "cos_cache?:T sin_cache?:T position_ids?:I attention_bias?:T head_sink?:T k_scale?:S v_scale?:S "
+        "q_norm_weight?:T k_norm_weight?:T query_seqlens?:M", "output:T present_key:C present_value:C output_qk:T",
         "causal=1 do_rotary=0 k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads local_window_size=-1 "
         "num_heads q_norm_epsilon qk_norm_epsilon=1e-6 qk_output=0 rotary_interleaved=0 scale sliding_window_cache=0 "
-        "smooth_softmax=0 softcap=0.0 v_quant_type",
-        _grouped,
-    ),
+        "smooth_softmax=0 softcap=0.0 v_quant_type", _grouped),
     "Inverse": ("X:T", "Y:T", "", _like(0)),
-    "MatMulBnb4": ("A:T B:Q absmax:T", "Y:T", "K N block_size quant_type training_mode=0 transB=1", _bnb4),
-    "MatMulIntegerToFloat": (
-        "A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T",
-        "Y:T",
-        "",
-        _float_product(1, 2),
-    ),
-    "MatMulNBits": (
-        "A:T B:Q scales:T zero_points?:Z g_idx?:I bias?:T",
-        "Y:T",
-        "K N accuracy_level=0 bits=4 block_size weight_prepacked=0",
-        _n_bits,
-    ),
-    "MoE": (
-        "input:T router_probs:T fc1_experts_weights:T fc1_experts_bias?:T fc2_experts_weights:T fc2_experts_bias?:T "
-        "fc3_experts_weights?:T fc3_experts_bias?:T",
-        "output:T",
+    "MatMulBnb4": ("A:T B:Q absmax:T", "Y:T", "K N block_size quant_type training_mode=0 transB=1", _last(_columns)),
+    "MatMulIntegerToFloat": ("A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T", "Y:T", "",
+        _float_product(1, 2)),
+    "MatMulNBits": ("A:T B:Q scales:T zero_points?:Z g_idx?:I bias?:T", "Y:T",
+        "K N accuracy_level=0 bits=4 block_size weight_prepacked=0", _last(lambda ctx, n: _int(ctx, "N"))),
+    "MoE": ("input:T router_probs:T fc1_experts_weights:T fc1_experts_bias?:T fc2_experts_weights:T "
+        "fc2_experts_bias?:T fc3_experts_weights?:T fc3_experts_bias?:T", "output:T",
         "activation_alpha=1.0 activation_beta=0.0 activation_type k=1 normalize_routing_weights=0 swiglu_fusion=0 "
-        "swiglu_limit swiglu_limit_after_activation=0 use_sparse_mixer=0",
-        _like(0),
-    ),
-    "MultiHeadAttention": (
-        "query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T past_value?:T "
-        "past_sequence_length?:M cache_indirection?:M",
-        "output:T present_key:T present_value:T qk:T",
-        "mask_filter_value=-10000.0 num_heads scale unidirectional=0",
-        _multi_head,
-    ),
+        "swiglu_limit swiglu_limit_after_activation=0 use_sparse_mixer=0", _like(0)),
+    "MultiHeadAttention": ("query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T "
+        "past_value?:T past_sequence_length?:M cache_indirection?:M", "output:T present_key:T present_value:T qk:T",
+        "mask_filter_value=-10000.0 num_heads scale unidirectional=0", _multi_head),
     "NhwcConv": ("X:T W:T B?:T", "Y:T", CONV, _channels_last("Conv", weights=1, filters_last=True, default=1)),
-    "NhwcFusedConv": (
-        "X:T W:T B?:T Z?:T",
-        "Y:T",
-        f"{CONV} fused_activation activation_params",
-        _channels_last("Conv", weights=1, default=1),
-    ),
-    "NhwcMaxPool": (
-        "x:T",
-        "y:T",
-        "auto_pad ceil_mode=0 dilations kernel_shape pads strides",
-        _channels_last("MaxPool", default=1),
-    ),
-    "QAttention": (
-        "input:P weight:Q bias:T input_scale:T weight_scale:T mask_index?:M input_zero_point?:P weight_zero_point?:Q "
-        "past?:T",
-        "output:T present:T",
+    "NhwcFusedConv": ("X:T W:T B?:T Z?:T", "Y:T", f"{CONV} fused_activation activation_params",
+        _channels_last("Conv", weights=1, default=1)),
+    "NhwcMaxPool": ("x:T", "y:T", "auto_pad ceil_mode=0 dilations kernel_shape pads strides",
+        _channels_last("MaxPool", default=1)),
+    "QAttention": ("input:P weight:Q bias:T input_scale:T weight_scale:T mask_index?:M input_zero_point?:P "
+        "weight_zero_point?:Q past?:T", "output:T present:T",
         "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 scale unidirectional=0",
-        _attention_of_integers,
-    ),
-    "QEmbedLayerNormalization": (
-        "input_ids:I segment_ids?:I word_embedding_quant:Q position_embedding_quant:Q segment_embedding?:Q "
-        "gamma_quant:Q beta_quant:Q mask?:I word_embedding_scale:T position_embedding_scale:T "
+        partial(_attention, like=3, past=8)),
+    "QEmbedLayerNormalization": ("input_ids:I segment_ids?:I word_embedding_quant:Q position_embedding_quant:Q "
+        "segment_embedding?:Q gamma_quant:Q beta_quant:Q mask?:I word_embedding_scale:T position_embedding_scale:T "
         "segment_embedding_scale?:T gamma_scale:T beta_scale:T word_embedding_zero_point:Q "
         "position_embedding_zero_point:Q segment_embedding_zero_point?:Q gamma_zero_point:Q beta_zero_point:Q",
-        "layernorm_out:T mask_index_out:I",
-        "epsilon=1e-12",
-        _embed(0, 2, 8),
-    ),
-    "QGemm": (
-        "A:P a_scale:T a_zero_point:P B:Q b_scale:T b_zero_point:Q C?:I y_scale?:T y_zero_point?:Z",
-        "Y:U",
-        "alpha=1.0 transA=0 transB=0",
-        _gemm,
-    ),
-    "QLinearAdd": (
-        "A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T",
-        "C:T",
-        "",
-        _as("Add", 0, 3, quantized=True),
-    ),
-    "QLinearAveragePool": (
-        "X:T x_scale:F x_zero_point?:T y_scale:F y_zero_point?:T",
-        "Y:T",
-        f"{POOL} channels_last=0",
-        _channels_last("AveragePool"),
-    ),
-    "QLinearConcat": ("Y_scale:F Y_zero_point:T inputs*:V", "Y:T", "axis", _concat),
-    "QLinearConv": (
-        "x:T x_scale:F x_zero_point:T w:Q w_scale:F w_zero_point:Q y_scale:F y_zero_point:Z B?:I",
-        "y:Z",
-        f"{CONV} channels_last=0",
-        _channels_last("Conv", elem_of=7, weights=3),
-    ),
-    "QLinearGlobalAveragePool": (
-        "X:T x_scale:F x_zero_point:T y_scale:F y_zero_point:T",
-        "Y:T",
-        "channels_last=0",
-        _channels_last("GlobalAveragePool"),
-    ),
+        "layernorm_out:T mask_index_out:I", "epsilon=1e-12", _embed(0, 2, 8)),
+    "QGemm": ("A:P a_scale:T a_zero_point:P B:Q b_scale:T b_zero_point:Q C?:I y_scale?:T y_zero_point?:Z", "Y:U",
+        "alpha=1.0 transA=0 transB=0", _gemm),
+    "QLinearAdd": ("A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T", "C:T", "",
+        _as("Add", 0, 3, quantized=True)),
+    "QLinearAveragePool": ("X:T x_scale:F x_zero_point?:T y_scale:F y_zero_point?:T", "Y:T", f"{POOL} channels_last=0",
+        _channels_last("AveragePool")),
+    "QLinearConcat": ("Y_scale:F Y_zero_point:T inputs*:V", "Y:T", "axis", _returns(1, _concat)),
+    "QLinearConv": ("x:T x_scale:F x_zero_point:T w:Q w_scale:F w_zero_point:Q y_scale:F y_zero_point:Z B?:I", "y:Z",
+        f"{CONV} channels_last=0", _channels_last("Conv", elem_of=7, weights=3)),
+    "QLinearGlobalAveragePool": ("X:T x_scale:F x_zero_point:T y_scale:F y_zero_point:T", "Y:T", "channels_last=0",
+        _channels_last("GlobalAveragePool")),
     "QLinearLeakyRelu": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "alpha=0.01", _like(0)),
-    "QLinearMul": (
-        "A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T",
-        "C:T",
-        "",
-        _as("Mul", 0, 3, quantized=True),
-    ),
-    "QLinearReduceMean": (
-        "data:T data_scale:F data_zero_point?:T reduced_scale:F reduced_zero_point?:T",
-        "reduced:T",
-        "axes keepdims",
-        _as("ReduceMean", 0, opset=13, quantized=True),
-    ),
+    "QLinearMul": ("A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T", "C:T", "",
+        _as("Mul", 0, 3, quantized=True)),
+    "QLinearReduceMean": ("data:T data_scale:F data_zero_point?:T reduced_scale:F reduced_zero_point?:T", "reduced:T",
+        "axes keepdims", _as("ReduceMean", 0, opset=13, quantized=True)),
     "QLinearSigmoid": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "", _like(0)),
     "QLinearSoftmax": ("X:T X_scale:F x_zero_point?:T y_scale:F y_zero_point:T", "Y:T", "axis=-1 opset", _like(0)),
-    "QLinearWhere": (
-        "condition:B X:T x_scale:F x_zero_point:T Y:T y_scale:F y_zero_point:T z_scale:F z_zero_point:T",
-        "Z:T",
-        "",
-        _as("Where", 0, 1, 4),
-    ),
+    "QLinearWhere": ("condition:B X:T x_scale:F x_zero_point:T Y:T y_scale:F y_zero_point:T z_scale:F z_zero_point:T",
+        "Z:T", "", _as("Where", 0, 1, 4)),
     "QuantizeLinear": ("x:T y_scale:T y_zero_point?:Q", "y:Q", "axis=1", _quantized),
     "QuickGelu": ("X:T", "Y:T", "alpha=1.702", _like(0)),
-    "RotaryEmbedding": (
-        "input:T position_ids:M cos_cache:T sin_cache:T",
-        "output:T",
-        "interleaved=0 is_packed_batching=0 num_heads=0 rotary_embedding_dim=0 scale=1.0",
-        _like(0),
-    ),
-    "SkipGroupNorm": (
-        "X:T gamma:M beta:M skip:T bias?:T",
-        "Y:T S:T",
-        "activation channels_last=1 epsilon=1e-5 groups",
-        _like(0, 0),
-    ),
-    "SkipLayerNormalization": (
-        "input:T skip:T gamma:T beta?:T bias?:T",
-        "output:T mean:U inv_std_var:U input_skip_bias_sum:T",
-        "epsilon=1e-12",
-        _skip_norm,
-    ),
-    "SkipSimplifiedLayerNormalization": (
-        "input:T skip:T gamma:T bias?:T",
-        "output:T mean:U inv_std_var:U input_skip_bias_sum:T",
-        "epsilon=1e-12",
-        _skip_norm,
-    ),
+    "RotaryEmbedding": ("input:T position_ids:M cos_cache:T sin_cache:T", "output:T",
+        "interleaved=0 is_packed_batching=0 num_heads=0 rotary_embedding_dim=0 scale=1.0", _like(0)),
+    "SkipGroupNorm": ("X:T gamma:M beta:M skip:T bias?:T", "Y:T S:T", "activation channels_last=1 epsilon=1e-5 groups",
+        _like(0, 0)),
+    "SkipLayerNormalization": ("input:T skip:T gamma:T beta?:T bias?:T",
+        "output:T mean:U inv_std_var:U input_skip_bias_sum:T", "epsilon=1e-12", _skip_norm),
+    "SkipSimplifiedLayerNormalization": ("input:T skip:T gamma:T bias?:T",
+        "output:T mean:U inv_std_var:U input_skip_bias_sum:T", "epsilon=1e-12", _skip_norm),
     "Trilu": ("X:T k?:I", "Y:T", "upper=1", _like(0)),
-    "TransposeMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0", _fused_matmul),
+    "TransposeMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0", _returns(0, _fused_matmul)),
 }
+# fmt: on
 # The types of attributes without a default, where those are not single integers.
 KINDS = {
-    "activation_alpha": "FLOAT",
-    "activations": "STRINGS",
-    "clip": "FLOAT",
-    "direction": "STRING",
-    "activation_beta": "FLOAT",
-    "activation_gamma": "FLOAT",
-    "activation_params": "FLOATS",
-    "activation_type": "STRING",
-    "auto_pad": "STRING",
-    "axes": "INTS",
-    "dilations": "INTS",
-    "kernel_shape": "INTS",
-    "k_norm_epsilon": "FLOAT",
-    "k_quant_type": "STRING",
-    "metric": "STRING",
-    "q_norm_epsilon": "FLOAT",
-    "v_quant_type": "STRING",
-    "pads": "INTS",
-    "qkv_hidden_sizes": "INTS",
-    "scale": "FLOAT",
-    "strides": "INTS",
-    "swiglu_limit": "FLOAT",
+    "FLOAT": "activation_alpha activation_beta activation_gamma clip k_norm_epsilon q_norm_epsilon scale swiglu_limit",
+    "STRINGS": "activations",
+    "STRING": "activation_type auto_pad direction k_quant_type metric v_quant_type",
+    "FLOATS": "activation_params",
+    "INTS": "axes dilations kernel_shape pads qkv_hidden_sizes strides",
 }
 FIXED = {"B": "tensor(bool)", "F": "tensor(float)"}
 ANY = [
@@ -597,7 +455,7 @@ def _attribute(text: str) -> defs.OpSchema.Attribute:
     if name == "fused_activation":  # GroupNorm has one of that name that is a number
         return defs.OpSchema.Attribute("activation", defs.OpSchema.AttrType.STRING, "", required=False)
     if not default:
-        kind = KINDS.get(name, "INT")
+        kind = next((kind for kind, names in KINDS.items() if name in names.split()), "INT")
         return defs.OpSchema.Attribute(name, getattr(defs.OpSchema.AttrType, kind), "", required=False)
     number = float(default) if "." in default or "e" in default else int(default)
     return defs.OpSchema.Attribute(name, helper.make_attribute(name, number))

@@ -16,61 +16,20 @@ The first condition that gives a reason answers: in the order of the modules bel
 """
 
 from collections.abc import Iterator
-from types import ModuleType
+from importlib import import_module
 
 from surgeon.targets.condition import Condition
-from surgeon.targets.conditions import (
-    activations,
-    arithmetic,
-    attention,
-    constants,
-    control_flow,
-    convolutions,
-    dla,
-    indexing,
-    inputs,
-    names,
-    normalizations,
-    pads,
-    pools,
-    quantization,
-    ranks,
-    recurrent,
-    reductions,
-    resize,
-    shapes,
-    types,
-    unread,
+
+THEMES = (
+    "unread reductions activations resize recurrent control_flow constants shapes indexing inputs pads normalizations "
+    "windows arithmetic quantization attention types ranks names dla"
 )
 
 
-def _conditions(theme: ModuleType) -> Iterator[Condition]:
+def _conditions(theme: str) -> Iterator[Condition]:
     """The conditions of a module: functions, rows, and tables of rows."""
-    for found in vars(theme).values():
+    for found in vars(import_module(f"{__name__}.{theme}")).values():
         yield from (c for c in (found if isinstance(found, tuple) else (found,)) if isinstance(c, Condition))
 
 
-THEMES = (
-    unread,
-    reductions,
-    activations,
-    resize,
-    recurrent,
-    control_flow,
-    constants,
-    shapes,
-    indexing,
-    inputs,
-    pads,
-    normalizations,
-    pools,
-    convolutions,
-    arithmetic,
-    quantization,
-    attention,
-    types,
-    ranks,
-    names,
-    dla,
-)
-CONDITIONS: tuple[Condition, ...] = tuple(found for theme in THEMES for found in _conditions(theme))
+CONDITIONS: tuple[Condition, ...] = tuple(found for theme in THEMES.split() for found in _conditions(theme))
