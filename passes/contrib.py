@@ -34,11 +34,11 @@ from operator import or_
 
 from surgeon import op, rule
 
-from ._contrib import BODIES
+from ._contrib import BODIES, built
 
 STANDARDIZES = True
 
 
 @rule(reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES))), strategy="decompose")
 def write_out(b):
-    return BODIES[b.root.proto.domain.replace("ai.onnx", ""), b.root.op](b)
+    return built(b)

@@ -1,6 +1,6 @@
 """What ONNX Runtime's own operators compute, in ONNX's: a function an operator, in one table."""
 
 from . import attention, blocks, normalizations, products, quantized, recurrent  # noqa: F401
-from .table import BODIES
+from .table import BODIES, built
 
-__all__ = ["BODIES"]
+__all__ = ["BODIES", "built"]

@@ -12,7 +12,7 @@ from onnx import TensorProto
 from surgeon import Builder, Decline, Value, require
 
 from .._shapes import heads_of, numbers_to, size
-from .table import FLOAT, Result, asks_for, body, given, in_place, inputs_of, needed, plus, setting, sizes
+from .table import FLOAT, Result, asks_for, body, given, in_place, needed, plus, setting, sizes
 
 LOWEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).min),
@@ -33,9 +33,9 @@ class Heads(NamedTuple):
 @body("Attention")
 def attention(b: Builder) -> Result:
     x, weights, bias, mask, past, added, _ = given(b, 7)
-    require(b.rank(needed(x)) in (3, None), "its input has other dimensions than batch, positions and channels")
-    projected = plus(b, b.MatMul(needed(x), needed(weights)), bias)
-    hidden = b.root.attrs.get("qkv_hidden_sizes") or [b.static_size(needed(weights), 1) // 3] * 3
+    require(b.rank(x) in (3, None), "its input has other dimensions than batch, positions and channels")
+    projected = plus(b, b.MatMul(x, weights), bias)
+    hidden = b.root.attrs.get("qkv_hidden_sizes") or [b.static_size(weights, 1) // 3] * 3
     return projected_attention(b, projected, list(hidden), mask, past, added)
 
 
@@ -165,7 +165,7 @@ def multi_head(b: Builder) -> Result:
     query, key, value, bias, mask, added, past_key, past_value, length, indirection = given(b, 10)
     require(length is None and indirection is None, "its keys are written into a cache that is passed on")
     heads = b.root.attr("num_heads")
-    q, k, v = _unpacked(b, needed(query), key, value, bias, heads)
+    q, k, v = _unpacked(b, query, key, value, bias, heads)
     if past_key is not None:
         k, v = b.Concat(past_key, k, axis=2), b.Concat(needed(past_value), v, axis=2)
     y, scores = attended(b, Heads(q, k, v, b.static_size(q, 3)), mask, added)
@@ -202,7 +202,7 @@ def _unpacked(
 
 @body("RotaryEmbedding")
 def rotary(b: Builder) -> Result:
-    x, positions, cos, sin = inputs_of(b, 4)
+    x, positions, cos, sin = given(b, 4)
     attr = b.root.attr
     require(not attr("is_packed_batching"), "its samples are packed without padding")
     require(attr("scale") == 1, "it scales, which its definition does not explain")
@@ -254,7 +254,6 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
 @body("QAttention")
 def quantized_attention(b: Builder) -> Result:
     x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past = given(b, 9)
-    x, weights, scale, weight_scale = (needed(v) for v in (x, weights, scale, weight_scale))
     width = b.static_size(weights, 1)
     total = b.MatMulInteger(x, weights, zero, weight_zero)
     factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
@@ -296,16 +295,16 @@ def grouped(b: Builder) -> Result:
     require(not attr("sliding_window_cache"), "its cache drops what is after the window")
     require(not asks_for(b, 3), "its products are asked for")
     require(b.opset >= 12, "before opset 12 there is no GatherND of batches")
-    require(b.dtype(needed(query)) in LOWEST, "it is neither fp32 nor fp16")
+    require(b.dtype(query) in LOWEST, "it is neither fp32 nor fp16")
     heads, groups = attr("kv_num_heads"), attr("num_heads") // attr("kv_num_heads")
-    q, k, v = _by_heads(b, needed(query), key, value, attr("num_heads"), heads)
+    q, k, v = _by_heads(b, query, key, value, attr("num_heads"), heads)
     if q_weight is not None:
         q, k = _normal(b, q, q_weight, "q_norm_epsilon"), _normal(b, k, needed(k_weight), "k_norm_epsilon")
     size = b.static_size(q, 3)
-    places = _places(b, q, past_key, needed(lengths), _total(b, needed(total), added))
+    places = _places(b, q, past_key, lengths, _total(b, total, added))
     if attr("do_rotary"):
         tables = [needed(cos), needed(sin)]
-        rows = _turned_by(b, places, turns, needed(total))
+        rows = _turned_by(b, places, turns, total)
         half = b.static_size(tables[0], 1)
         factors = [b.Unsqueeze(b.Gather(table, rows, axis=0), axes=[2]) for table in tables]
         q, k = (rotated(b, x, half, factors[0], factors[1], attr("rotary_interleaved")) for x in (q, k))
@@ -421,7 +420,7 @@ def _seen(b: Builder, places: _Places, lengths: Value | None) -> Value:
     if b.root.attr("causal"):
         seen = b.Not(b.Greater(keys, rows))
     else:
-        ends = b.Cast(b.Reshape(needed(lengths), sizes(-1, 1, 1)), to=INT64)
+        ends = b.Cast(b.Reshape(lengths, sizes(-1, 1, 1)), to=INT64)
         seen = b.Not(b.Greater(keys, b.Add(ends, b.Mul(rows, 0))))
     window = b.root.attr("local_window_size")
     return b.And(seen, b.Greater(keys, b.Sub(rows, window))) if window > 0 else seen

@@ -12,7 +12,7 @@ from surgeon.ir.schemas import schema
 
 from .._elimination import part, pivoted, without_first
 from .._operator_support import takes_type
-from .table import Result, body, given, inputs_of, known, needed, plus, sizes
+from .table import Result, body, given, known, plus, sizes
 
 ROOT = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
@@ -37,13 +37,13 @@ def fast_gelu(b: Builder, x: Value) -> Value:
 @body("Gelu", "BiasGelu")
 def bias_gelu(b: Builder) -> Result:
     x, bias = given(b, 2)
-    return gelu(b, plus(b, needed(x), bias))
+    return gelu(b, plus(b, x, bias))
 
 
 @body("FastGelu")
 def bias_fast_gelu(b: Builder) -> Result:
     x, bias = given(b, 2)
-    return fast_gelu(b, plus(b, needed(x), bias))
+    return fast_gelu(b, plus(b, x, bias))
 
 
 @body("GemmFastGelu")
@@ -54,21 +54,21 @@ def gemm_fast_gelu(b: Builder) -> Result:
 
 @body("QuickGelu")
 def quick_gelu(b: Builder) -> Result:
-    (x,) = inputs_of(b, 1)
+    (x,) = given(b, 1)
     alpha = b.root.attr("alpha")
     return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, float(alpha))))
 
 
 @body("BiasAdd")
 def bias_add(b: Builder) -> Result:
-    x, bias, skip = inputs_of(b, 3)
+    x, bias, skip = given(b, 3)
     return plus(b, x, bias, skip)
 
 
 @body("BiasSoftmax")
 def bias_softmax(b: Builder) -> Result:
     """All dimensions from the axis on are one."""
-    x, bias = inputs_of(b, 2)
+    x, bias = given(b, 2)
     axis, rank = b.root.attr("axis"), b.known_rank(x)
     total = b.Add(x, bias)
     if axis in (-1, rank - 1):
@@ -79,7 +79,7 @@ def bias_softmax(b: Builder) -> Result:
 
 @body("BiasSplitGelu")
 def bias_split_gelu(b: Builder) -> Result:
-    x, bias = inputs_of(b, 2)
+    x, bias = given(b, 2)
     left, right = b.Split(b.Add(x, bias), outputs=2, axis=-1, **({"num_outputs": 2} if b.opset >= 18 else {}))
     return b.Mul(left, gelu(b, right))
 
@@ -111,7 +111,7 @@ def attributes(b: Builder, names: Sequence[str]) -> dict[str, object]:
 @body("FusedConv")
 def fused_conv(b: Builder) -> Result:
     x, w, bias, added = given(b, 4)
-    y = b.node("Conv", [needed(x), needed(w), bias], 1, "", attributes(b, CONV))
+    y = b.node("Conv", [x, w, bias], 1, "", attributes(b, CONV))
     return activated(b, plus(b, y, added), b.root.attr("activation"), b.root.attr("activation_params") or ())
 
 
@@ -130,7 +130,6 @@ def last(b: Builder, x: Value, rank: int) -> Value:
 def nhwc_conv(b: Builder) -> Result:
     """The channels are last in the filters, too: so ONNX Runtime's own optimizer writes it."""
     x, w, bias = given(b, 3)
-    x, w = needed(x), needed(w)
     y = b.node("Conv", [first(b, x), first(b, w), bias], 1, "", attributes(b, CONV))
     return last(b, y, b.known_rank(x))
 
@@ -139,15 +138,14 @@ def nhwc_conv(b: Builder) -> Result:
 def nhwc_fused_conv(b: Builder) -> Result:
     """The filters are those of ONNX's Conv; what is added has its channels last."""
     x, w, bias, added = given(b, 4)
-    x = needed(x)
-    y = b.node("Conv", [first(b, x), needed(w), bias], 1, "", attributes(b, CONV))
+    y = b.node("Conv", [first(b, x), w, bias], 1, "", attributes(b, CONV))
     y = plus(b, last(b, y, b.known_rank(x)), added)
     return activated(b, y, b.root.attr("activation"), b.root.attr("activation_params") or ())
 
 
 @body("NhwcMaxPool")
 def nhwc_max_pool(b: Builder) -> Result:
-    (x,) = inputs_of(b, 1)
+    (x,) = given(b, 1)
     y = b.node("MaxPool", [first(b, x)], 1, "", attributes(b, [n for n in POOL if n != "count_include_pad"]))
     return last(b, y, b.known_rank(x))
 
@@ -160,7 +158,7 @@ def trilu(b: Builder) -> Result:
 
 @body("ExpandDims")
 def expand_dims(b: Builder) -> Result:
-    x, axis = inputs_of(b, 2)
+    x, axis = given(b, 2)
     where = int(known(b, axis, "axis").reshape(()))
     return b.Unsqueeze(x, axes=[where if where >= 0 or b.opset >= 11 else where + b.known_rank(x) + 1])
 
@@ -168,7 +166,7 @@ def expand_dims(b: Builder) -> Result:
 @body("CDist")
 def distances(b: Builder) -> Result:
     """|a|^2 - 2 a b' + |b|^2 loses digits where two rows are close: the differences themselves are squared."""
-    one, other = inputs_of(b, 2)
+    one, other = given(b, 2)
     difference = b.Sub(b.Unsqueeze(one, axes=[1]), b.Unsqueeze(other, axes=[0]))
     squared = b.ReduceSum(b.Mul(difference, difference), axes=[2], keepdims=0)
     metric = b.root.attrs.get("metric", "sqeuclidean")
@@ -181,7 +179,7 @@ LARGEST = 8  # rows
 
 @body("Inverse")
 def inverse(b: Builder) -> Result:
-    (x,) = inputs_of(b, 1)
+    (x,) = given(b, 1)
     size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")
     a = b.wide(x)

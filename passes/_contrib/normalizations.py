@@ -1,5 +1,7 @@
 """Normalisations with what is fused into them: a sum before, an embedding, an activation after."""
 
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto
 
@@ -17,7 +19,6 @@ from .table import (
     body,
     given,
     in_place,
-    inputs_of,
     needed,
     plus,
     require_unasked,
@@ -61,19 +62,18 @@ def skip_norm(b: Builder) -> Result:
     beta, bias = [None, *last_ones] if simple else last_ones
     require_moments_unasked(b)
     total, dtype = summed(b, x, skip, bias)
-    gamma, beta = (None if v is None else b.wide(v) for v in (gamma, beta))
+    gamma, beta = b.wide(gamma), None if beta is None else b.wide(beta)
     epsilon = b.root.attr("epsilon")
     if simple:
-        y, _ = rms_norm(b, total, needed(gamma), epsilon)
+        y, _ = rms_norm(b, total, gamma, epsilon)
     else:
-        y = layer_norm(b, total, needed(gamma), beta, epsilon)
+        y = layer_norm(b, total, gamma, beta, epsilon)
     return in_place(b, b.typed(y, dtype), None, None, b.typed(total, dtype) if asks_for(b, 3) else None)
 
 
-def summed(b: Builder, *parts: Value | None) -> tuple[Value, int]:
+def summed(b: Builder, x: Value, *others: Value | None) -> tuple[Value, int]:
     """(the sum of what is given, in fp32 where the type is a half one; that type)."""
-    first_part, *others = (b.wide(v) for v in parts if v is not None)
-    return plus(b, first_part, *others), b.dtype(needed(parts[0]))
+    return plus(b, b.wide(x), *(None if v is None else b.wide(v) for v in others)), b.dtype(x)
 
 
 def require_moments_unasked(b: Builder) -> None:
@@ -84,7 +84,7 @@ def require_moments_unasked(b: Builder) -> None:
 @body("SimplifiedLayerNormalization", domain="")
 def simplified_layer_norm(b: Builder) -> Result:
     """ONNX Runtime's RMS normalisation in ONNX's own domain."""
-    x, gamma = inputs_of(b, 2)
+    x, gamma = (needed(v) for v in given(b, 2))
     require(setting(b, "stash_type", 1) == FLOAT, "it computes in another type than fp32")
     y, root = rms_norm(b, x, gamma, setting(b, "epsilon", 1e-5), setting(b, "axis", -1))
     return in_place(b, y, b.Div(1.0, root) if asks_for(b, 1) else None)
@@ -102,20 +102,18 @@ def early_layer_norm(b: Builder) -> Result:
 
 @body("GroupNorm")
 def group_norm(b: Builder) -> Result:
-    return grouped(b, *inputs_of(b, 3))
+    return grouped(b, *given(b, 3))
 
 
 @body("SkipGroupNorm")
 def skip_group_norm(b: Builder) -> Result:
     x, gamma, beta, skip, bias = given(b, 5)
-    x, skip = needed(x), needed(skip)
     if b.known_rank(skip) == 2:  # one number for each channel of a sample
         skip = b.Reshape(skip, sizes(*([0, 1, 1, -1] if b.root.attr("channels_last") else [0, -1, 1, 1])))
     if bias is not None and not b.root.attr("channels_last"):
         bias = b.Reshape(bias, sizes(1, -1, 1, 1))
-    # Half precision may not hold the sum.
-    total = plus(b, b.wide(x), b.wide(skip), None if bias is None else b.wide(bias))
-    y, rounded = (b.typed(v, b.dtype(x)) for v in (grouped(b, total, needed(gamma), needed(beta)), total))
+    total, _ = summed(b, x, skip, bias)
+    y, rounded = (b.typed(v, b.dtype(x)) for v in (grouped(b, total, gamma, beta), total))
     return in_place(b, y, rounded)
 
 
@@ -140,7 +138,7 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
 @body("EmbedLayerNormalization")
 def embedding(b: Builder) -> Result:
     ids, segments, words, places, segment_table, gamma, beta, mask, positions = given(b, 9)
-    return embedded(b, needed(ids), segments, [words, places, segment_table, gamma, beta], mask, positions)
+    return embedded(b, ids, segments, [words, places, segment_table, gamma, beta], mask, positions)
 
 
 @body("QEmbedLayerNormalization")
@@ -151,20 +149,20 @@ def quantized_embedding(b: Builder) -> Result:
         None if table is None else dequantized(b, table, needed(scale), zero)
         for table, scale, zero in zip(tables, scales, zeros, strict=True)
     ]
-    return embedded(b, needed(ids), segments, rows, mask)
+    return embedded(b, ids, segments, rows, mask)
 
 
 def embedded(
-    b: Builder, ids: Value, segments: Value | None, tables: list[Value | None], mask: Value | None,
+    b: Builder, ids: Value, segments: Value | None, tables: list[Any], mask: Value | None,
     positions: Value | None = None,
 ) -> Result:  # fmt: skip
     """`tables`: of words, of positions and of segments, then gamma and beta."""
     words, places, segment_table, gamma, beta = tables
     rows = first_positions(b, ids) if positions is None else positions
-    total = b.Add(b.Gather(needed(words), ids, axis=0), b.Gather(needed(places), rows, axis=0))
+    total = b.Add(b.Gather(words, ids, axis=0), b.Gather(places, rows, axis=0))
     if segments is not None:
         total = b.Add(total, b.Gather(needed(segment_table), segments, axis=0))
-    y = layer_norm(b, total, needed(gamma), needed(beta), b.root.attr("epsilon"))
+    y = layer_norm(b, total, gamma, beta, b.root.attr("epsilon"))
     counted = lengths(b, ids, mask) if asks_for(b, 1) else None
     return in_place(b, y, counted, total)
 

@@ -11,12 +11,12 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .blocks import activated, attributes, fast_gelu
-from .table import FLOAT, Result, body, given, inputs_of, known, needed, plus, setting, sizes
+from .table import FLOAT, Result, body, given, known, plus, setting, sizes
 
 
 @body("FusedMatMul", "TransposeMatMul")
 def fused_matmul(b: Builder) -> Result:
-    one, other = (_turned(b, v, name) for v, name in zip(inputs_of(b, 2), "AB", strict=True))
+    one, other = (_turned(b, v, name) for v, name in zip(given(b, 2), "AB", strict=True))
     y, alpha = b.MatMul(one, other), float(b.root.attr("alpha"))
     return y if alpha == 1 else b.Mul(y, alpha)
 
@@ -43,8 +43,7 @@ def fused_gemm(b: Builder) -> Result:
 def n_bits(b: Builder) -> Result:
     """The weights are taken out of their bytes: (number - zero) * scale for each block of a column."""
     a, packed, scales, zeros, order, bias = given(b, 6)
-    weights = _unpacked(b, needed(packed), needed(scales), zeros, order)
-    a = needed(a)
+    weights = _unpacked(b, packed, scales, zeros, order)
     y = b.MatMul(b.typed(a, FLOAT), np.ascontiguousarray(weights.T))
     return b.typed(plus(b, y, None if bias is None else b.typed(bias, FLOAT)), b.dtype(a))
 
@@ -86,7 +85,6 @@ def bits_of(array: np.ndarray, bits: int) -> np.ndarray:
 @body("MoE")
 def mixture(b: Builder) -> Result:
     x, router, first, first_bias, second, second_bias, third, _ = given(b, 8)
-    x, router, first, second = (needed(v) for v in (x, router, first, second))
     require(b.dtype(x) == TensorProto.FLOAT, "it is not fp32")
     require(third is None, "its gate has weights of its own, of which ONNX Runtime has no kernel")
     require(not b.root.attr("use_sparse_mixer"), "it mixes with the sparse mixer")
@@ -142,36 +140,21 @@ def _activated(b: Builder, x: Value) -> Value:
 
 # The numbers that the sixteen codes of four bits stand for, as bitsandbytes has them.
 FP4 = (0.0, 5.208333333e-03, 0.6666666667, 1.0, 0.3333333333, 0.5, 0.1666666667, 0.25)
+NF4 = (
+    "-1.0 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635 -0.18477343022823334 "
+    "-0.09105003625154495 0.0 0.07958029955625534 0.16093020141124725 0.24611230194568634 0.33791524171829224 "
+    "0.44070982933044434 0.5626170039176941 0.7229568362236023 1.0"
+)
 CODES = {
     0: np.array([*FP4, *(-x for x in FP4)], np.float32),
-    1: np.array(
-        [
-            -1.0,
-            -0.6961928009986877,
-            -0.5250730514526367,
-            -0.39491748809814453,
-            -0.28444138169288635,
-            -0.18477343022823334,
-            -0.09105003625154495,
-            0.0,
-            0.07958029955625534,
-            0.16093020141124725,
-            0.24611230194568634,
-            0.33791524171829224,
-            0.44070982933044434,
-            0.5626170039176941,
-            0.7229568362236023,
-            1.0,
-        ],
-        np.float32,
-    ),
+    1: np.array(NF4.split(), np.float32),
 }
 
 
 @body("MatMulBnb4")
 def bnb4(b: Builder) -> Result:
     """Each byte has two codes, the upper four bits first; a block of weights has one factor."""
-    a, packed, factors = inputs_of(b, 3)
+    a, packed, factors = given(b, 3)
     attr = b.root.attr
     require(attr("transB"), "its weights are multiplied as they are, which training alone does")
     rows, columns, block = attr("N"), attr("K"), attr("block_size")
@@ -192,7 +175,6 @@ def gather(b: Builder) -> Result:
     """The whole table is dequantized: (number - zero) * scale for each block along an axis."""
     table, indices, scales, zeros = given(b, 4)
     attr = b.root.attr
-    table, indices, scales = needed(table), needed(indices), needed(scales)
     dtype = b.dtype(table)
     require(
         dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4), "its numbers are not integers of few bits"

@@ -22,7 +22,7 @@ def dequantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value
 def quantized(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
     """The numbers as the root's first input has them where no zero point says the type."""
     if zero is None:
-        zero = b.constant(0, b.dtype(needed(b.root.inputs[0])))
+        zero = b.constant(0, b.dtype(given(b, 1)[0]))
     return b.QuantizeLinear(x, scalar(b, scale), scalar(b, zero))
 
 
@@ -49,17 +49,17 @@ def shifted(b: Builder, y: Value, scale: Value | None, zero: Value | None) -> Va
 @body("QLinearAdd")
 def add(b: Builder) -> Result:
     a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
-    one = dequantized(b, needed(a), needed(a_scale), a_zero)
-    other = dequantized(b, needed(c), needed(c_scale), c_zero)
-    return shifted(b, b.Add(one, other), needed(scale), zero)
+    one = dequantized(b, a, a_scale, a_zero)
+    other = dequantized(b, c, c_scale, c_zero)
+    return shifted(b, b.Add(one, other), scale, zero)
 
 
 @body("QLinearMul")
 def multiply(b: Builder) -> Result:
     """The product of integers, times one factor."""
     a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
-    one, other = (_whole(b, needed(x), z) for x, z in ((a, a_zero), (c, c_zero)))
-    a_scale, c_scale, scale = (scalar(b, needed(s)) for s in (a_scale, c_scale, scale))
+    one, other = (_whole(b, x, z) for x, z in ((a, a_zero), (c, c_zero)))
+    a_scale, c_scale, scale = (scalar(b, s) for s in (a_scale, c_scale, scale))
     return shifted(b, b.Mul(b.Mul(one, other), b.Div(b.Mul(a_scale, c_scale), scale)), None, zero)
 
 
@@ -105,7 +105,7 @@ def average_pool(b: Builder) -> Result:
 
 @body("QLinearGlobalAveragePool")
 def global_average_pool(b: Builder) -> Result:
-    x = needed(b.root.inputs[0])
+    x, _, x_zero = given(b, 3)
     rank, shape = b.known_rank(x), b.shape(x)
     axes = list(range(1, rank - 1)) if b.root.attr("channels_last") else list(range(2, rank))
     known_sizes = [d for d in (shape or ())[axes[0] : axes[-1] + 1] if isinstance(d, int)]
@@ -113,7 +113,7 @@ def global_average_pool(b: Builder) -> Result:
     if len(known_sizes) < len(axes):
         dims = [b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0) for axis in axes]
         count = b.Cast(reduce(b.Mul, dims), to=TensorProto.FLOAT)
-    return _of_sums(b, b.ReduceSum(_whole(b, x, given(b, 5)[2]), axes=axes, keepdims=1), count)
+    return _of_sums(b, b.ReduceSum(_whole(b, x, x_zero), axes=axes, keepdims=1), count)
 
 
 def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
@@ -124,7 +124,7 @@ def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
 def _of_sums(b: Builder, total: Value, count: Value | float) -> Value:
     """Sums of integers as quantized means: times the one scale by the other's multiple, rounded, and shifted."""
     _, x_scale, _, scale, zero = given(b, 5)
-    factor = b.Div(scalar(b, needed(x_scale)), b.Mul(scalar(b, needed(scale)), count))
+    factor = b.Div(scalar(b, x_scale), b.Mul(scalar(b, scale), count))
     return quantized(b, b.Mul(total, factor), b.constant(1.0, TensorProto.FLOAT), zero)
 
 
@@ -132,7 +132,7 @@ def _of_sums(b: Builder, total: Value, count: Value | float) -> Value:
 def conv(b: Builder) -> Result:
     """ONNX's, but for the channels: the filters have theirs where ONNX has them."""
     x, *others = given(b, 9)
-    x, turns = needed(x), b.root.attr("channels_last")
+    turns = b.root.attr("channels_last")
     y = b.node("QLinearConv", [first(b, x) if turns else x, *others], 1, "", attributes(b, CONV))
     return last(b, y, b.known_rank(x)) if turns else y
 
@@ -148,21 +148,20 @@ def concat(b: Builder) -> Result:
 @body("QLinearWhere")
 def where(b: Builder) -> Result:
     condition, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero = given(b, 9)
-    one = dequantized(b, needed(x), needed(x_scale), x_zero)
-    other = dequantized(b, needed(y), needed(y_scale), y_zero)
-    return quantized(b, b.Where(condition, one, other), needed(scale), zero)
+    one = dequantized(b, x, x_scale, x_zero)
+    other = dequantized(b, y, y_scale, y_zero)
+    return quantized(b, b.Where(condition, one, other), scale, zero)
 
 
 def _numbers(b: Builder) -> tuple[Value, Value, Value | None]:
     """(the dequantized input, the scale and the zero point of the result)."""
     x, x_scale, x_zero, scale, zero = given(b, 5)
-    return dequantized(b, needed(x), needed(x_scale), x_zero), needed(scale), zero
+    return dequantized(b, x, x_scale, x_zero), scale, zero
 
 
 @body("QuantizeLinear")
 def quantize(b: Builder) -> Result:
     x, scale, zero = given(b, 3)
-    x, scale = needed(x), needed(scale)
     require(zero is None or b.dtype(zero) in TYPES, "it makes another type than uint8 and int8")
     return b.QuantizeLinear(x, scale, zero, **_axis(b, scale))
 
@@ -170,7 +169,6 @@ def quantize(b: Builder) -> Result:
 @body("DequantizeLinear")
 def dequantize(b: Builder) -> Result:
     x, scale, zero = given(b, 3)
-    x, scale = needed(x), needed(scale)
     require(not b.root.attr("block_size"), "it has a scale a block")
     if b.dtype(x) in OF_EIGHT:
         x, zero = _of_eight_bits(b, x), None if zero is None else _of_eight_bits(b, zero)
@@ -191,37 +189,28 @@ def _axis(b: Builder, scale: Value) -> dict[str, int]:
 def dynamic_matmul(b: Builder) -> Result:
     a, weights, weight_scale, weight_zero, bias = given(b, 5)
     numbers, scale, zero = b.DynamicQuantizeLinear(a, outputs=3)
-    return _scaled(b, numbers, needed(weights), b.Mul(scale, needed(weight_scale)), zero, weight_zero, bias)
+    return _scaled(b, b.Mul(scale, weight_scale), bias, numbers, weights, zero, weight_zero)
 
 
 @body("MatMulIntegerToFloat")
 def integers_to_floats(b: Builder) -> Result:
     a, weights, scale, weight_scale, zero, weight_zero, bias = given(b, 7)
-    factor = b.Mul(needed(scale), needed(weight_scale))
-    return _scaled(b, needed(a), needed(weights), factor, zero, weight_zero, bias)
+    return _scaled(b, b.Mul(scale, weight_scale), bias, a, weights, zero, weight_zero)
 
 
-def _scaled(
-    b: Builder,
-    a: Value,
-    weights: Value,
-    factor: Value,
-    zero: Value | None,
-    weight_zero: Value | None,
-    bias: Value | None,
-) -> Value:
-    total = b.MatMulInteger(a, weights, zero, weight_zero)
+def _scaled(b: Builder, factor: Value, bias: Value | None, *integers: Value | None) -> Value:
+    """A product of integers with their zero points, times a factor."""
+    total = b.MatMulInteger(*integers)
     return plus(b, b.Mul(b.Cast(total, to=b.dtype(factor)), factor), bias)
 
 
 @body("QGemm")
 def gemm(b: Builder) -> Result:
     a, a_scale, a_zero, c, c_scale, c_zero, added, scale, zero = given(b, 9)
-    a, c, a_scale, c_scale = (needed(v) for v in (a, c, a_scale, c_scale))
     attr = b.root.attr
     a, c = (b.Transpose(v, perm=[1, 0]) if attr(f"trans{n}") else v for v, n in ((a, "A"), (c, "B")))
     require(b.shape(a_scale) in ((), (1,)), "it has a scale for each row")
-    total = b.MatMulInteger(a, c, scalar(b, needed(a_zero)), c_zero)
+    total = b.MatMulInteger(a, c, scalar(b, a_zero), c_zero)
     total = plus(b, total, added)
     factor = b.Mul(b.Mul(a_scale, c_scale), float(attr("alpha")))
     if scale is None:

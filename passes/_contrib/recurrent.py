@@ -9,7 +9,7 @@ from surgeon import Builder, Value, require
 
 from .._copy import copied
 from .._integer_valued import EXACT
-from .table import FLOAT, Result, asks_for, body, given, in_place, known, needed, sizes
+from .table import FLOAT, Result, asks_for, body, given, in_place, known, sizes
 
 GATES = 4
 HALF = 16  # integers are taken apart into 16 * upper + lower where their sums may pass what fp32 holds
@@ -19,7 +19,7 @@ FLAT = ("forward", "reverse", "bidirectional")
 @body("DynamicQuantizeLSTM")
 def lstm(b: Builder) -> Result:
     x, w, r, bias, lengths, first_h, first_c, peepholes, *scales = given(b, 12)
-    x, attr = needed(x), b.root.attr
+    attr = b.root.attr
     require(lengths is None, "its samples are of different lengths")
     require(peepholes is None, "it has peepholes")
     require(not attr("clip") and not attr("input_forget"), "it clips, or couples its gates")
@@ -27,8 +27,8 @@ def lstm(b: Builder) -> Result:
     require(not attr("activations"), "it names its activations")
     direction = attr("direction") or "forward"
     require(direction in FLAT, f"{direction} is not a direction")
-    weights, states = (known(b, needed(v), "weight") for v in (w, r))
-    factors = [known(b, needed(v), "scale or zero point") for v in scales]
+    weights, states = (known(b, v, "weight") for v in (w, r))
+    factors = [known(b, v, "scale or zero point") for v in scales]
     directions, width = len(weights) if weights.ndim else 0, weights.shape[-1] if weights.ndim else 0
     fits = (
         weights.ndim == states.ndim == 3

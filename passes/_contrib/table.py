@@ -7,6 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon import Builder, Decline, Value, require
+from surgeon.ir.contrib import schema
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
 Body: TypeAlias = Callable[[Builder], Result]
@@ -25,21 +26,25 @@ def body(*operators: str, domain: str = MICROSOFT) -> Callable[[Body], Body]:
     return mark
 
 
-def given(b: Builder, count: int) -> list[Value | None]:
-    """The root's inputs, None for each that is left out."""
+def built(b: Builder) -> Result:
+    """What the definition of the root's operator computes of its inputs, of which the needed ones must be there."""
+    spec = schema(b.root.op)
+    for formal, x in zip(spec.inputs, given(b, len(spec.inputs)), strict=True) if spec is not None else ():
+        if formal.option == formal.option.Single:
+            needed(x)
+    return BODIES[b.root.domain, b.root.op](b)
+
+
+def given(b: Builder, count: int) -> list[Any]:
+    """The root's first inputs, None for each that is left out."""
     return [*b.root.inputs, *[None] * count][:count]
 
 
 def needed(value: Value | None) -> Value:
-    """An input that the operator's definition does not let a node leave out."""
+    """An input that the operator's definition does not let a node leave out, as its other inputs are."""
     if value is None:
         raise Decline("it leaves out an input that its definition asks for")
     return value
-
-
-def inputs_of(b: Builder, count: int) -> list[Value]:
-    """The first inputs of the root, which all must be there."""
-    return [needed(v) for v in given(b, count)]
 
 
 def known(b: Builder, value: Value, what: str, *, size: int | None = None) -> np.ndarray:
