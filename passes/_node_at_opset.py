@@ -127,7 +127,6 @@ def takes(spec: defs.OpSchema, formal: defs.OpSchema.FormalParameter, name: str)
 
 
 def _allowed(spec: defs.OpSchema, formal: defs.OpSchema.FormalParameter) -> set[str]:
-    """The types that an operator takes there."""
     for constraint in spec.type_constraints:
         if constraint.type_param_str == formal.type_str:
             return set(constraint.allowed_type_strs)
@@ -149,7 +148,6 @@ def type_name(kind: Kind) -> str:
 
 
 def _spoken(name: str) -> str:
-    """A type as a reason says it."""
     return {"": "of unknown type", "seq(": "a sequence", "optional(": "an optional"}.get(name, name)
 
 

@@ -96,7 +96,6 @@ def interpolated(axis: Axis, mode: str, cubic: float | None, antialias: bool, ex
 
 
 def _cubic(distance: Numbers, a: float) -> Numbers:
-    """The weights of a cubic convolution."""
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     found: Numbers = np.where(distance <= 1, near, np.where(distance < 2, far, 0))

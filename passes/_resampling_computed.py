@@ -126,23 +126,19 @@ def positions(b: Builder, axis: Span) -> Value:
 
 def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value | None = None) -> Value:
     """Where new positions lie among the old ones. `length` is that of the new axis, where it is an integer."""
-    at, found = b.Cast(among, to=FLOAT), among
+    at = b.Cast(among, to=FLOAT)
     if mode == "asymmetric":
-        found = b.Div(at, axis.scale)
-        return found
+        return b.Div(at, axis.scale)
     if mode == "tf_half_pixel_for_nn":
-        found = b.Div(b.Add(at, 0.5), axis.scale)
-        return found
+        return b.Div(b.Add(at, 0.5), axis.scale)
     if mode == "align_corners":
         last = b.Max(b.Sub(length or b.Mul(axis.scale, axis.given), 1.0), float(np.finfo(np.float32).tiny))
-        found = b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
-        return found
+        return b.Div(b.Mul(at, b.Sub(axis.given, 1.0)), last)
     if mode == "tf_crop_and_resize":
         last, part = b.Sub(axis.given, 1.0), b.Sub(axis.end, axis.begin)
         spread = b.Div(b.Mul(b.Mul(at, part), last), b.Sub(axis.made, 1.0))
         spread = b.Where(b.Greater(axis.made, 1.0), spread, b.Div(b.Mul(part, last), 2.0))
-        found = b.Add(b.Mul(axis.begin, last), spread)
-        return found
+        return b.Add(b.Mul(axis.begin, last), spread)
     require(mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), f"its coordinates are {mode}")
     found = b.Div(b.Add(at, 0.5), axis.scale)
     if mode == "half_pixel_symmetric":  # in the order of ONNX Runtime's: a weight of 0 is 0 here, too

@@ -190,7 +190,6 @@ def _not_after(b: Builder, axis: int) -> Value:
 
 
 def _positions(b: Builder, x: Value, axis: int) -> Value:
-    """0, 1, ... along the axis."""
     return numbers_to(b, size(b, x, axis))
 
 

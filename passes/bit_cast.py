@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from surgeon import attr, op, require, rule, var
 
-from ._integers import wrapped
+from ._arithmetic import wrapped
 
 SMALL = (TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL)
 

@@ -19,7 +19,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Node, Value, attr, const, op, require, rule, var
 
-from ._integers import bits_of, carried, numbers, wrapped
+from ._arithmetic import bits_of, carried, numbers, wrapped
 from ._shapes import input_of
 
 DEFINED = 28  # the opset from which a shift by any number is defined

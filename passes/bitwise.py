@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 
 from surgeon import Builder, Value, op, rule, var
 
-from ._integers import bits_of, carried, numbers
+from ._arithmetic import bits_of, carried, numbers
 
 EXACT = 32  # bits whose sum is exact in every runtime
 

@@ -25,7 +25,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, op, require, rule, var
 from surgeon.targets.conditions.windows import deconvolution_padding
 
-from ._in_fp32 import in_fp32
+from ._arithmetic import in_fp32
 
 x, weight = var("x"), var("weight")
 

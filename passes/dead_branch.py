@@ -16,8 +16,7 @@ import numpy as np
 from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
-from ._branches import BRANCHES, again, written_out
-from ._copy import reads_of_function
+from ._copy import BRANCHES, again, reads_of_function, written_out
 
 MOST = 256  # nodes after the If, up to the last one that its ranks reach
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -150,5 +149,4 @@ def _anew(b: Builder, node: Node, values: Tensors) -> Sequence[Value]:
 
 
 def _named(node: Node, made: Sequence[Value]) -> Tensors:
-    """What stands for each output of a node."""
     return {o: v for o, v in zip(node.outputs, made, strict=True) if o is not None}

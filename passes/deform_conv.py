@@ -61,7 +61,6 @@ def decompose(b, x, weight, offset):
 
 
 def _part(b: Builder, x: Value, group: int, size: int) -> Value:
-    """The channels of a group."""
     ends = ([group * size], [(group + 1) * size], [1])
     return b.Slice(x, *(np.asarray(e, np.int64) for e in ends))
 

@@ -14,8 +14,8 @@ from onnx import TensorProto
 
 from surgeon import Builder, Value, op, require, require_some, rule, var
 
+from ._arithmetic import without_nan
 from ._contrib.table import MICROSOFT, sizes
-from ._integer_valued import without_nan
 from ._shapes import input_of
 
 SIXTEEN: dict[int, tuple[int, int]] = {TensorProto.UINT16: (0, 65535), TensorProto.INT16: (-32768, 32767)}
@@ -60,13 +60,11 @@ def constants(b, x, scale, zero=None):
 
 
 def _numbers(b: Builder, zero: Value) -> Value:
-    """A zero point as fp32."""
     array = b.value(zero)
     return b.Cast(zero, to=FLOAT) if array is None else b.constant(array.astype(np.float32))
 
 
 def _along(b: Builder, factor: Value, x: Value, axis: int) -> Value:
-    """A scale or a zero point, shaped to be along the axis."""
     if b.shape(factor) in ((), (1,)):
         return factor
     rank = b.known_rank(x)

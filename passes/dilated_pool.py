@@ -66,7 +66,6 @@ def _is_dilated(node: Node) -> bool:
 
 
 def _root(b: Builder, total: Value, p: int) -> Value:
-    """The p-th root of a sum of powers."""
     return total if p == 1 else b.Pow(total, 1.0 / p)
 
 
@@ -174,5 +173,4 @@ def _shifted(b: Builder, x: Value, axis: int, first: int, left: int, stride: int
 
 
 def _lone(*numbers: int) -> list[np.ndarray]:
-    """Each number as a tensor of one."""
     return [np.asarray([n], np.int64) for n in numbers]

@@ -45,14 +45,12 @@ CALLED = "surgeon.body"  # the domain of the function that the inliner sees, whi
 
 
 def _bodied() -> Pattern:
-    """Any node of an operator with a body."""
     bodied = {(s.domain, s.name) for s in defs.get_all_schemas_with_history() if _opsets(s) and s.domain in DOMAINS}
     named = sorted((domain, name) for domain, name in bodied if name not in LEFT_OUT)
     return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in named))
 
 
 def _opsets(spec: Schema) -> list[int]:
-    """The opsets for which a schema has bodies."""
     return sorted({*spec.function_opset_versions, *spec.context_dependent_function_opset_versions})
 
 
@@ -114,7 +112,6 @@ def _serialized(node: Node, spec: Schema, opset: int) -> bytes:
 
 
 def _declare(function: FunctionProto, opset: int) -> None:
-    """Say that the function is of an opset."""
     kept = [o for o in function.opset_import if o.domain not in ONNX]
     del function.opset_import[:]
     function.opset_import.extend([*kept, helper.make_opsetid("", opset)])

@@ -193,12 +193,10 @@ def behind(b, x, scale, bias, num_groups, epsilon, **outer):
 
 
 def _matched(b: Builder) -> Node:
-    """The group normalisation of a match."""
     return next(m for m in b.matched if m.op in ("GroupNorm", "GroupNormalization"))
 
 
 def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
-    """Such a group normalisation, of other inputs."""
     attrs: dict[str, Any] = {"num_groups": node.attr("num_groups"), "epsilon": node.attr("epsilon")}
     return b.node(node.op, inputs, 1, node.proto.domain, attrs)
 

@@ -11,7 +11,7 @@ Price     4 nodes for 1, and the products in fp32. [1,64,56,56] by 3 x 3 in 8 gr
 from surgeon import op, rule
 from surgeon.targets.conditions.windows import half_groups
 
-from ._in_fp32 import in_fp32
+from ._arithmetic import in_fp32
 
 
 @rule(op.Conv(...), strategy="decompose", cures=half_groups)

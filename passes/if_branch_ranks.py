@@ -23,8 +23,7 @@ from surgeon.ir.graph import Graph
 from surgeon.ir.lattice import Shape
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
-from ._branches import BRANCHES, again, written_out
-from ._copy import copied, present, reads_of_function
+from ._copy import BRANCHES, again, copied, present, reads_of_function, written_out
 from ._shapes import input_of
 
 MOST = 64  # nodes on the way

@@ -16,7 +16,7 @@ from surgeon import Builder, Stage, Value, no_match, op, require, rule, var
 from surgeon.ir.graph import Graph
 from surgeon.ir.operators import ELEMENTWISE, MEASURES
 
-from ._branches import written_out
+from ._copy import written_out
 
 TOTAL = ELEMENTWISE - {"Div", "Mod"} | MEASURES | {"Constant"}  # none of them can fail on what another one makes
 

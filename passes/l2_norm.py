@@ -253,7 +253,6 @@ def _summed_axis(equation: str) -> int:
 
 
 def _reduction(b: Builder) -> Node:
-    """The node of the match that sums."""
     return next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
 
 
@@ -287,7 +286,6 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
 
 
 def _restores(b: Builder, unsqueeze: Node, axis: int, rank: int | None) -> bool:
-    """Whether an Unsqueeze gives the reduced axis back."""
     at = b.value(unsqueeze.operands()[1])
     if at is None or at.size != 1:
         return False
@@ -490,7 +488,6 @@ def _floor(epsilon: float, mode: str) -> float:
 
 
 def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Value:
-    """What x is divided by."""
     if mode == "add_sum":
         return b.Sqrt(b.Add(b.ReduceSumSquare(x, axes=[axis], keepdims=1), epsilon))
     norm: Value = b.ReduceL2(x, axes=[axis], keepdims=1)
@@ -500,7 +497,6 @@ def _divisor(b: Builder, x: Value, axis: int, epsilon: float, mode: str) -> Valu
 
 
 def _refuses(model: Model, node: Node) -> str:
-    """Why the plugin does not take a node; empty where it does."""
     x = node.inputs[0]
     return "the plugin has no double precision" if x is not None and model.dtype(x) == TensorProto.DOUBLE else ""
 

@@ -19,9 +19,8 @@ from onnx import GraphProto, NodeProto, helper
 from surgeon import FLOATS, Builder, Node, Stage, Value, elements, op, require, rule
 from surgeon.ir.graph import Graph
 
-from ._copy import copied, present, reads_of_function
+from ._copy import copied, is_asked_for, most, present, reads_of_function
 from ._shapes import joined, moved_axis
-from ._unrolled import is_asked_for, most
 
 
 class Growing(NamedTuple):

@@ -62,13 +62,11 @@ def scalar_number(b):
 
 
 def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
-    """The limit, the condition and the states of a Loop."""
     limit, begins, *states = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
     return limit, begins, [require_some(v, "a state is left out") for v in states]
 
 
 def _result(body: Graph, at: int) -> Value:
-    """What a body returns at a position."""
     return require_some(body.results[at], "what its body returns is not known")
 
 
@@ -155,7 +153,6 @@ def _whole(b: Builder, number: Value) -> Value:
 
 
 def _position(body: Graph, value: Value) -> int | None:
-    """Which input of a body a value is; None where it is none."""
     names = [i.name for i in body.proto.input]
     return names.index(value.name) if value.graph is body and value.name in names else None
 
@@ -179,7 +176,6 @@ def _unwound(body: Graph, value: Value) -> tuple[Value, int]:
 
 
 def _one(array: np.ndarray | None) -> int | None:
-    """The integer that an array holds, where it holds one."""
     return int(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind == "i" else None
 
 

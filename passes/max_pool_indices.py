@@ -112,13 +112,11 @@ def _of_any_size(b: Builder, x: Value, rank: int) -> tuple[Value, Value]:
 
 
 def _lowest(dtype: int) -> np.ndarray:
-    """What no element is below."""
     kind = helper.tensor_dtype_to_np_dtype(dtype)
     return np.asarray(-np.inf if dtype in FLOATS else np.iinfo(kind).min, kind)
 
 
 def _count(b: Builder, length: int | Value, window: int, step: int) -> int | Value:
-    """How many windows an axis has."""
     if isinstance(length, int):
         return (length - window) // step + 1
     return b.Add(b.Div(b.Sub(length, window), step), 1)

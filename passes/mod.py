@@ -20,7 +20,7 @@ from onnx import TensorProto
 
 from surgeon import FLOATS, Builder, Value, attr, const, op, require, rule, var
 
-from ._integers import carried, wrapped
+from ._arithmetic import carried, wrapped
 from ._operator_support import takes_type
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)

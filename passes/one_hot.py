@@ -32,7 +32,6 @@ def decompose(b, indices, depth, values, axis):
 
 
 def _one(b: Builder, values: Value, k: int) -> Value:
-    """The one of the two values."""
     known = b.value(values)
     if known is not None:
         return b.constant(known[k : k + 1].reshape(()))

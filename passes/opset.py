@@ -34,8 +34,8 @@ from surgeon.ir.operators import REDUCES
 from surgeon.ir.schemas import MOVED, first_opset, schema
 from surgeon.rules.builder import is_rounded
 
+from ._arithmetic import over_nothing
 from ._node_at_opset import Plan, Reading, Refused, invalid, takes, trimmed, type_name
-from ._reduction import over_nothing
 from ._shapes import sizes_of_all
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits

@@ -26,9 +26,8 @@ from onnx import TensorProto
 
 from surgeon import Builder, Decline, Node, Value, const, op, require, rule, var
 
-from ._integer_valued import EXACT, LIMITS, largest, without_nan, without_zero
+from ._arithmetic import EXACT, LIMITS, largest, rounded, without_nan, without_zero
 from ._operator_support import takes_type
-from ._rounding import rounded
 from ._shapes import output_of
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
@@ -310,7 +309,6 @@ def _numbers(b: Builder, value: Value) -> Value:
 
 
 def _plain(b: Builder, zero: Value) -> Value:
-    """A zero point as fp32."""
     array = b.value(zero)
     return b.Cast(zero, to=FLOAT) if array is None else b.constant(_scalar(array.astype(np.float32)))
 

@@ -254,7 +254,6 @@ def plugin_symmetric(b, x, pads, mode):
 
 
 def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
-    """The plugin of surgeon's own library."""
     return b.SurgeonReflectPad(
         x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
     )

@@ -14,7 +14,7 @@ from surgeon import Editor, Node, Stage, Value, model_rule
 from surgeon.ir.operators import MOVES
 from surgeon.ir.ranges import Ranges
 
-from ._integer_valued import LIMITS, WIDER
+from ._arithmetic import LIMITS, WIDER
 from ._shapes import input_of
 
 HANDED_ON = MOVES | {"MaxPool"}

@@ -233,14 +233,12 @@ def _taps(node: Node, axis: Axis) -> Taps:
 
 
 def _is_same(axis: Axis, taps: Taps) -> bool:
-    """Whether the axis stays as it is."""
     return axis.given == axis.made and bool(
         taps.places.shape[1] == 1 and (taps.places[:, 0] == np.arange(axis.given)).all() and (taps.weights == 1).all()
     )
 
 
 def _resampled(b: Builder, x: Value, at: int, taps: Taps, behind: list[int]) -> Value:
-    """x with one axis resampled."""
     if taps.places.shape[1] == 1 and (taps.weights == 1).all():
         return b.Gather(x, taps.places[:, 0], axis=at)
     weights = taps.weights.reshape(*taps.weights.shape, *behind)

@@ -59,9 +59,8 @@ from surgeon.targets.conditions.quantization import left_out_axis
 from surgeon.targets.conditions.ranks import flattened_matrix, vector_by_batch
 from surgeon.targets.conditions.windows import kernel_shape_of_dequantized, pool_axes
 
-from ._in_fp32 import in_fp32
+from ._arithmetic import in_fp32, over_nothing
 from ._node_at_opset import trimmed
-from ._reduction import over_nothing
 
 x, like, weights, starts, ends = (var(name) for name in ("x", "like", "weights", "starts", "ends"))
 vector = var("x", rank=1)
@@ -175,7 +174,6 @@ def squeeze_axes(b, x):
 
 
 def _is_fixed(tensor: TypeProto.Tensor) -> bool:
-    """Whether every size of an input is a number."""
     return tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)
 
 

@@ -12,7 +12,7 @@ Price     17 nodes, which TensorRT fuses into one kernel. [64,128,32] after a Re
 
 from surgeon import op, rule, var
 
-from ._rounding import rounded
+from ._arithmetic import rounded
 
 x = var("x")
 

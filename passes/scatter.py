@@ -105,12 +105,10 @@ Size = Any  # an int, or what stands for a size that is not static
 
 
 def _known(b: Builder, value: Value) -> list[Size]:
-    """The sizes of a tensor, static or not."""
     return list(b.known_shape(value))
 
 
 def _require_small(sizes: Sequence[Size]) -> None:
-    """Declines a table that is too large."""
     count = math.prod(d if isinstance(d, int) else MANY for d in sizes)
     require(count <= LARGEST, f"the table of positions and updates would have more than {LARGEST} elements")
 

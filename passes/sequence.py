@@ -123,7 +123,6 @@ def _index(b: Builder, value: Value, length: int, places: int | None = None) -> 
 
 
 def _parts(b: Builder, node: Node) -> list[Item]:
-    """The parts that a SplitToSequence makes."""
     x, axis = input_of(node), node.attr("axis") or 0
     split = node.inputs[1] if len(node.inputs) > 1 else None
     shape = b.known_shape(x)
@@ -156,7 +155,6 @@ def _known(b: Builder, sizes: Value) -> np.ndarray | None:
 
 
 def _build(b: Builder, item: Item) -> Value:
-    """The tensor that an item is."""
     return item if isinstance(item, Value) else item.build(b)
 
 

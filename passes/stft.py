@@ -44,7 +44,6 @@ def _given(b: Builder, position: int) -> Value | None:
 
 
 def _length(b: Builder, window: Value | None) -> int:
-    """How many samples a frame has."""
     given = _given(b, 3)
     known = b.value(given)
     require(given is None or known is not None, "its frame_length is computed")

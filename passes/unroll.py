@@ -22,7 +22,7 @@ import numpy as np
 
 from surgeon import Builder, Decline, Stage, Value, elements, op, require, require_some, rule
 
-from ._unrolled import Body, is_asked_for, most, settled
+from ._copy import Body, is_asked_for, most, settled
 
 OPTIONS = ("unroll",)
 WITHOUT_BATCH = 9  # the opset from which a Scan has no batch of its own

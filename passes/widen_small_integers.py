@@ -163,7 +163,6 @@ def _widened(editor: Editor, b: Builder, value: Value, wide: int) -> Value:
 
 
 def _limits(kind: int) -> tuple[int, int]:
-    """The smallest and the largest number of an integer type."""
     limits = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
     return int(limits.min), int(limits.max)
 

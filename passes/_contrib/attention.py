@@ -341,7 +341,6 @@ def _by_heads(
 
 
 def _normal(b: Builder, x: Value, weight: Value, own: str) -> Value:
-    """The RMS normalisation of each head."""
     epsilon, dtype = b.root.attr(own) or b.root.attr("qk_norm_epsilon"), b.dtype(x)
     x = b.wide(x)
     root = b.Sqrt(b.Add(b.ReduceMean(b.Mul(x, x), axes=[-1], keepdims=1), float(epsilon)))
@@ -364,7 +363,6 @@ def _total(b: Builder, total: Value, added: Value | None) -> Value:
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
-    """The size of a dimension as a number."""
     shape = b.shape(x)
     require(shape is None or axis < len(shape), "an input has fewer dimensions than its definition says")
     size = None if shape is None else shape[axis]

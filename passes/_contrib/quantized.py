@@ -199,7 +199,6 @@ def integers_to_floats(b: Builder) -> Result:
 
 
 def _scaled(b: Builder, factor: Value, bias: Value | None, *integers: Value | None) -> Value:
-    """A product of integers with their zero points, times a factor."""
     total = b.MatMulInteger(*integers)
     return plus(b, b.Mul(b.Cast(total, to=b.dtype(factor)), factor), bias)
 

@@ -7,8 +7,8 @@ from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from surgeon import Builder, Value, require
 
+from .._arithmetic import EXACT
 from .._copy import copied
-from .._integer_valued import EXACT
 from .table import FLOAT, Result, asks_for, body, given, in_place, known, sizes
 
 GATES = 4
@@ -78,7 +78,6 @@ def _state(b: Builder, first: Value | None, k: int, x: Value, hidden: int) -> Va
 
 
 def _bias(b: Builder, bias: Value | None, k: int, width: int) -> np.ndarray:
-    """The sum of both biases of a direction."""
     if bias is None:
         return np.zeros(width, np.float32)
     rows = known(b, bias, "bias")[k]

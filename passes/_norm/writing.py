@@ -73,7 +73,6 @@ def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 
 
 def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
-    """The tensor less its mean along axes."""
     return b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
 
 

@@ -141,7 +141,6 @@ def _last(size: Callable[[Any, Any], Any]) -> Infer:
 
 
 def _columns(ctx: Any, depth: Any) -> int:
-    """How many columns a matrix of packed weights has."""
     return _int(ctx, "N" if _int(ctx, "transB", 1) else "K")
 
 

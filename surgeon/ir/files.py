@@ -316,7 +316,6 @@ def _tensors_inside(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 
 def _tensors_of(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
-    """The tensors in the attributes of some nodes."""
     for attribute in (a for n in nodes for a in n.attribute):
         if attribute.type in PLAIN:
             continue

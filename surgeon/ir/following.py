@@ -43,7 +43,6 @@ def sources(
 
 
 def _inputs_of(value: Value) -> Iterable[Value | None]:
-    """What the node reads that makes a tensor."""
     assert value.producer is not None
     return value.producer.inputs
 

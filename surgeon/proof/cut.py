@@ -269,11 +269,9 @@ class _CutSide:
             stack.extend((self._read(v), False) for v in (*node.inputs, *self._captures(node)) if v is not None)
 
     def _producer(self, value: Value) -> Node | None:
-        """The node that makes a tensor outside the window."""
         raise NotImplementedError
 
     def _nodes_in(self, body: Graph) -> Iterable[Node]:
-        """The nodes of a body and of the bodies inside."""
         raise NotImplementedError
 
     def _maker(self, value: Value) -> Node | None:
@@ -289,7 +287,6 @@ class _CutSide:
         return None
 
     def _read(self, value: Value) -> Value:
-        """The tensor of this side that a node reads."""
         return value if value in self.made else self.shared.cutter.read_now(value)
 
     def _captures(self, node: Node) -> Iterator[Value]:
@@ -338,7 +335,6 @@ class _Before(_CutSide):
         self._in_file = _in_file(made, aliases)
 
     def _read(self, value: Value) -> Value:
-        """The file's tensor, where a node of it was given a new one to read before it went itself."""
         return super()._read(self._in_file.get(value, value))
 
     def _producer(self, value: Value) -> Node | None:

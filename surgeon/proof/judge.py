@@ -358,7 +358,6 @@ class Judge:
         return {**feeds, **{name: without_zero(feeds[name]) for name in self.divisors & feeds.keys()}}
 
     def _runs(self, feeds: Feeds, side: Runner) -> bool:
-        """Whether a side runs."""
         try:
             side.run(self._divisible(self.valid.of(feeds)))
         except Unrunnable:

@@ -654,7 +654,6 @@ def _values(attribute: AttributeProto) -> Iterator[float]:
 
 
 def _strings(model: ModelProto) -> Iterator[str]:
-    """The strings of the constants of a model."""
     for attribute in (a for node in nodes_of(model) for a in node.attribute):
         yield from (s.decode(errors="replace") for s in (attribute.s, *attribute.strings) if s)
     for tensor in _tensors(model):

@@ -164,5 +164,4 @@ class Prover:
 
 
 def _asked(pair: ModelPair, tolerance: float, choice: SizeChoice, kinds: tuple[str, ...] = ()) -> bytes:
-    """What identifies a proof."""
     return hashlib.sha256(repr((tolerance, choice, kinds)).encode() + pair.digest()).digest()

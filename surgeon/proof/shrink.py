@@ -94,7 +94,6 @@ def _resized(shape: Sequence[Any], free: frozenset[int], small: Mapping[int, int
 
 
 def _with_shapes(side: ModelProto, shapes: Mapping[str, Sequence[Any]]) -> ModelProto:
-    """A side whose inputs have other sizes."""
     small = copied(side)
     for info in small.graph.input:
         for declared, d in zip(info.type.tensor_type.shape.dim, shapes[info.name], strict=True):

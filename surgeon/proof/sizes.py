@@ -132,7 +132,6 @@ class _Chooser:
         ]
 
     def _named(self) -> dict[str, int]:
-        """The sizes that cannot be chosen."""
         borrowed = self.choice.borrowed
         return {**({} if borrowed is None else dict([borrowed])), **self.fixed}
 

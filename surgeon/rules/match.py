@@ -405,7 +405,6 @@ def _in_order(matchers: Sequence[Matcher]) -> Matcher:
 
 
 def _values(wanted: Any) -> str:
-    """What an attribute may be."""
     return " or ".join(map(str, wanted.among or ())) if isinstance(wanted, Attr) else str(wanted)
 
 

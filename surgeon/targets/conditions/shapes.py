@@ -97,7 +97,7 @@ FOLLOWED = COMPUTED - {"Compress", "PRelu", "ReverseSequence"}
 @condition(" ".join(SIZED), in_doubt((8, 5), LAST),
            source="8.4 and TensorRT-RTX refuse it; of the releases between nothing is measured")  # fmt: skip
 @condition("Range", between((7, 0), (8, 2)),
-           source="8.4.1.5 refuses it; the releases before are assumed to do the same")  # fmt: skip
+           source="measured with TensorRT 8.4.1.5; the releases before are assumed to refuse it, too")  # fmt: skip
 @condition(" ".join(SIZED), between((8, 4), (8, 4), rtx=True),
            source="measured with TensorRT-RTX 1.7.1 on each, and through each of FOLLOWED: Network input is a shape "
                   "tensor and must have type Int32 or Int64, or Assertion !isInFlight failed; 8.4.1.5 says the same "
