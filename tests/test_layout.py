@@ -40,7 +40,6 @@ REASON = "This file is long because"  # how the paragraph of a docstring begins 
 OTHER_THINGS = {
     ("surgeon.app.screen", "fold"),  # rich's way to break a line
     ("surgeon.ir.contrib", "activation"),  # attributes and inputs
-    ("surgeon.ir.contrib", "clip"),
     ("surgeon.ir.definitions", "opset"),
     ("surgeon.targets.rows", "opset"),  # a word of a row
     ("surgeon.targets.unsupported", "opset"),  # a kind of reason
