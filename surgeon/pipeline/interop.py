@@ -34,6 +34,7 @@ from surgeon.rules.rule import Decline, ModelRule, Stage
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
 
+    from surgeon.pipeline.options import Options
     from surgeon.proof.judge import Verdict
 
 
@@ -112,15 +113,7 @@ class Outcome:
     undone: list[Declined] = field(default_factory=list)
 
 
-def run_graph_rules(
-    rules: Iterable[ModelRule],
-    model: ModelProto,
-    base: Path | None,
-    *,
-    prove: bool = True,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    allow_unproved: bool = False,
-) -> Outcome:
+def run_graph_rules(rules: Iterable[ModelRule], model: ModelProto, base: Path | None, options: Options) -> Outcome:
     """Run functions over `gs.Graph`s one after the other; each result stays only where the whole models agree."""
     outcome = Outcome(model)
     for rule in rules:
@@ -132,10 +125,10 @@ def run_graph_rules(
         if after is None:
             continue
         record = _applied(rule, outcome.model, after)
-        verdict = _compare(outcome.model, after, base, shapes or {}) if prove else None
+        verdict = _compare(outcome.model, after, base, options.shapes) if options.proves else None
         if verdict is not None and verdict.ok is False:
             outcome.undone.append(Declined(rule.pass_name, record.root, verdict.why))
-        elif verdict is not None and verdict.ok is None and not allow_unproved:
+        elif verdict is not None and verdict.ok is None and not options.allow_unproved:
             outcome.declined.append(Declined(rule.pass_name, record.root, f"unproved: {verdict.why}"))
         else:
             outcome.model = after

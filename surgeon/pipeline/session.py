@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
-from surgeon.pipeline.interop import GraphRule, Outcome, run_graph_rules, to_graphsurgeon
+from surgeon.pipeline.interop import GraphRule, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options, Shapes
 from surgeon.pipeline.prepared import Prepared, prepared
 from surgeon.pipeline.run import Run, compare_whole, judged
@@ -133,20 +133,10 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
 
 def _with_functions(functions: Collection[ModelRule], source: Source, options: Options, known: ProofCache) -> Result:
     """Run functions first, then the other passes, and functions of the stage LOWER after them."""
-
-    def run(rules: Iterable[ModelRule], model: ModelProto) -> Outcome:
-        return run_graph_rules(
-            rules,
-            model,
-            source.base,
-            prove=options.proves,
-            shapes=options.shapes,
-            allow_unproved=options.allow_unproved,
-        )
-
-    early = run((r for r in functions if r.stage is not Stage.LOWER), source.proto())
+    before, after = ([r for r in functions if (r.stage is Stage.LOWER) == last] for last in (False, True))
+    early = run_graph_rules(before, source.proto(), source.base, options)
     model, report = Run(Source(early.model, source.base), options.without_rules(functions), known).result()
-    late = run((r for r in functions if r.stage is Stage.LOWER), model)
+    late = run_graph_rules(after, model, source.base, options)
     result = Result(late.model, report, source.base, source.files)
     report.applied = [*early.applied, *report.applied, *late.applied]
     report.declined = [*early.declined, *report.declined, *late.declined]

@@ -41,7 +41,7 @@ from surgeon.report import Progress
 from surgeon.trt.comparison import Comparison, Figures, Shapes, Side, Statistics, save_runs
 from surgeon.trt.engine import plugin_library
 from surgeon.trt.program import MAGIC, is_engine
-from surgeon.trt.runners import Engine, EngineFile, Feeds, OnnxRuntime, ParsedNetwork, Running, Way, engine_way
+from surgeon.trt.runners import Engine, EngineFile, Feeds, OnnxRuntime, ParsedNetwork, Way, engine_way
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime
 
 Inputs = tuple[str, Feeds, list[np.ndarray]]  # their kind, the arrays by name, and what the original makes of them
@@ -87,7 +87,7 @@ def compare(
     asked to run or to parse.
     """
     original, rewritten = Path(original), Path(rewritten)
-    built = _engine_of(original, rewritten, runtime, network, engine, plugins)
+    built = _engine_of(original, rewritten, runtime, network or engine is False, plugins)
     before, files = read_all(original)
     before, _ = frozen(before, values or {})
     after, more = (before, [rewritten]) if built else read_all(rewritten)
@@ -133,15 +133,27 @@ def compare(
             comparison, parsed, engine, partial(engine_way, runtime, plugins, tactic_sources, progress)
         )
         for way in () if built else further:
-            asked = bool(engine) or not isinstance(way, Engine)
-            running = _start(held, way, after, rewritten, [feeds for _, feeds, _ in inputs], asked, comparison)
-            if running is not None:
-                started = held.enter_context(running)
-                runs.append((Side(way), lambda feeds, run=started: run(fed(after, feeds))))  # type: ignore[misc]
+            try:
+                running = held.enter_context(way.start(after, rewritten, [feeds for _, feeds, _ in inputs]))
+            except Unrunnable as error:
+                comparison.notes.append(str(error))
+                continue
+            except EngineError as error:
+                if engine or not isinstance(way, Engine):
+                    raise
+                comparison.notes.append(f"TensorRT is not run: {error}")
+                continue
+            runs.append((Side(way), lambda feeds, run=running: run(fed(after, feeds))))  # type: ignore[misc]
         for side, _ in runs:
             side.statistics = [Statistics(n) for n in names]
             comparison.sides.append(side)
-        _run_all(standard, runs, inputs, comparison, progress)
+        for done, (kind, feeds, expected) in enumerate(inputs):
+            progress("comparing", done, len(inputs))
+            trial = Trial(standard, kind, feeds, expected)
+            for side, run in runs:
+                _compare_one(side, run, trial, comparison)
+                if side.differing is None and not side.ok:
+                    side.differing = kind, feeds
     if not any(array.size for _, _, outputs in inputs for array in outputs):
         raise ModelError(f"the outputs of '{original}' have no elements on these inputs: nothing was compared.")
     ran = [(feeds, dict(zip(names, outputs, strict=True))) for kind, feeds, outputs in inputs if kind not in NOT_FINITE]
@@ -151,19 +163,14 @@ def compare(
 
 
 def _engine_of(
-    original: Path,
-    rewritten: Path,
-    runtime: str | None,
-    network: bool,
-    engine: bool | None,
-    plugins: Sequence[str | Path],
+    original: Path, rewritten: Path, runtime: str | None, of_models: bool, plugins: Sequence[str | Path]
 ) -> EngineFile | None:
     """The engine that `rewritten` holds; None for any other file. Raises UsageError where none can run."""
     if is_engine(beginning(original)):
         raise UsageError(f"'{original}' is an engine. Give the ONNX model first, and the engine second.")
     if not is_engine(beginning(rewritten)):
         return None
-    if network or engine is False:
+    if of_models:
         raise UsageError(f"'{rewritten}' is an engine: --network and --no-trt are for ONNX models.")
     own = RTX if beginning(rewritten).startswith(MAGIC) else CLASSIC
     return EngineFile(engine_way(runtime or own, plugins), rewritten)
@@ -182,45 +189,6 @@ def _further_ways(
         if engine:
             raise
         comparison.notes.append(f"TensorRT is not run: {error}")
-
-
-def _start(
-    held: contextlib.ExitStack,
-    way: Way,
-    model: ModelProto,
-    path: Path,
-    inputs: Sequence[Feeds],
-    asked: bool,
-    comparison: Comparison,
-) -> Running | None:
-    """The way, running until `held` is left; None with a note where it does not take the model
-    and the user did not ask for it."""
-    try:
-        return held.enter_context(way.start(model, path, inputs))
-    except Unrunnable as error:
-        comparison.notes.append(str(error))
-    except EngineError as error:
-        if asked:
-            raise
-        comparison.notes.append(f"TensorRT is not run: {error}")
-    return None
-
-
-def _run_all(
-    standard: Standard,
-    runs: Sequence[tuple[Side, Run]],
-    inputs: Sequence[Inputs],
-    comparison: Comparison,
-    progress: Progress,
-) -> None:
-    """Every side on every set of inputs."""
-    for done, (kind, feeds, expected) in enumerate(inputs):
-        progress("comparing", done, len(inputs))
-        trial = Trial(standard, kind, feeds, expected)
-        for side, run in runs:
-            _compare_one(side, run, trial, comparison)
-            if side.differing is None and not side.ok:
-                side.differing = kind, feeds
 
 
 def _ranges(dynamic: Collection[str], inputs: Sequence[Feeds]) -> dict[str, Shapes]:
