@@ -8,7 +8,7 @@ Why       No TensorRT parser checks the declared opset: a node of a newer one is
 Rewrites  Every node whose definition is newer than the parser, as the older opset spells it:
           axes, pads, split and bounds as attributes where they were   Pad over every axis
           Split into equal or listed parts   Resize with every scale   Softmax along the last axis
-          GridSample by its old mode names   GreaterOrEqual -> Or(Greater, Equal)
+          GridSample by its old mode names   GreaterOrEqual -> Or(Greater, Equal)   Clip of double -> Min(Max)
           At every opset, for the same targets, what they read with an older meaning all the same:
           Shape(start, end) -> Slice(Shape)   Reduce over nothing -> its input   Reshape -> Reshape<allowzero = 0>
 Exact     Bit for bit.
@@ -108,6 +108,19 @@ def _constant(r: Reading) -> Plan | None:
     if array is None:
         raise Refused("each call of the function says what it is")
     return lambda b: b.constant(array)
+
+
+def _clip(r: Reading) -> Plan | None:
+    """ONNX Runtime has Clip for double from opset 12 on, and Max and Min at every one."""
+    if not r.crosses(12) or r.kind(r.data) != TensorProto.DOUBLE:
+        return None
+    low, high = r.input(1), r.input(2)
+
+    def plan(b: Builder) -> Any:
+        above = r.data if low is None else b.Max(r.data, low)
+        return above if high is None else b.Min(above, high)
+
+    return plan
 
 
 def _dropout(r: Reading) -> Plan | None:
@@ -254,6 +267,7 @@ def _grid_sample(r: Reading) -> Plan | None:
 # What writes an operator for an older opset: each has a function of its own.
 STEPS: dict[str, Callable[[Reading], Plan | None]] = {
     "AveragePool": _average_pool,
+    "Clip": _clip,
     "Constant": _constant,
     "Dropout": _dropout,
     "Expand": _expand,
@@ -283,6 +297,7 @@ NEUTRAL = {
 
 # What a step writes in place of an operator, where that is not the operator itself: their types are asked for.
 WRITES = {
+    "Clip": ("Max", "Min"),
     "Constant": (),
     "Dropout": ("Identity",),
     "GreaterOrEqual": ("Greater", "Equal"),

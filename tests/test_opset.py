@@ -239,8 +239,8 @@ def test_a_sequence_comes_down_where_the_older_operator_takes_it() -> None:
     assert opset(surgeon.rewrite(model(body, opset=16, ir=8), target="8.2").model) == 13
 
 
-def test_a_bound_that_no_attribute_holds_stays_an_input() -> None:
-    body = "(double[N] x) => (double[N] y) <double low = {-1e300}> { y = Clip (x, low) }"
+def test_a_value_that_no_attribute_holds_stays_an_input() -> None:
+    body = "(double[N] x) => (double[M] y) <double low = {-1e300}, int64[2] p = {1, 1}> { y = Pad (x, p, low) }"
     result = surgeon.rewrite(model(body, opset=12, ir=7), target="6.0")
     assert opset(result.model) == 12 and any("does not fit into an attribute" in w for w in result.report.warnings)
 

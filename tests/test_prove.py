@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -607,6 +608,17 @@ def test_the_evaluator_stacks_what_a_loop_returns() -> None:
     assert runner.session is not None
     for given, expected in zip(Reference(proto).run(feeds), runner.run(feeds), strict=True):
         np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
+def test_the_evaluator_reads_sparse_weights(indices: list[Any]) -> None:
+    proto = model("(float[2,3] a) => (float[2,3] r) <float[2,3] w = {0, 2, 0, 0, 0, 3}> { r = Add (a, w) }")
+    values, at = onnx.helper.make_tensor("w", 1, [2], [2.0, 3.0]), np.asarray(indices)
+    kept = onnx.numpy_helper.from_array(at, "w_at")
+    proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, kept, [2, 3]))
+    del proto.graph.initializer[:]
+    (found,) = Reference(proto).run({"a": np.ones((2, 3), np.float32)})
+    np.testing.assert_array_equal(found, [[1, 3, 1], [1, 1, 4]])
 
 
 def test_the_evaluator_keeps_the_digits_of_a_celu_near_zero() -> None:

@@ -310,7 +310,8 @@ class Reference:
         self.may_not_end, self._exceeded = may_not_end(model), ""
         self._model = model
         try:
-            self.evaluator = ReferenceEvaluator(with_weights(model, folder), new_ops=[*_mended(), *definitions()])
+            dense = _dense(with_weights(model, folder))
+            self.evaluator = ReferenceEvaluator(dense, new_ops=[*_mended(), *definitions()])
         except Exception as error:
             raise Unrunnable(first_line(error)) from None
 
@@ -333,6 +334,21 @@ class Reference:
     def _results(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             return [as_array(r) for r in self.evaluator.run(None, dict(feeds))]
+
+
+def _dense(model: ModelProto) -> ModelProto:
+    """The model with its sparse weights written out: onnx's reference evaluator fails on them."""
+    if not model.graph.sparse_initializer:
+        return model
+    model = copied(model)
+    for sparse in model.graph.sparse_initializer:
+        values, at = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+        dense = np.zeros(list(sparse.dims), values.dtype)
+        where = np.unravel_index(at, dense.shape) if at.ndim == 1 else tuple(at.T)
+        dense[where] = values
+        model.graph.initializer.append(numpy_helper.from_array(dense, sparse.values.name))
+    del model.graph.sparse_initializer[:]
+    return model
 
 
 def as_array(result: Any) -> np.ndarray:
