@@ -103,6 +103,16 @@ def test_an_unnamed_tensor_by_its_position(tmp_path: Path) -> None:
     assert quantized(rewritten(cache(tmp_path, {**scales, "p": 0.3})))["p"] == struct.pack(">f", 0.3)
 
 
+def test_several_unnamed_tensors_in_their_order(tmp_path: Path) -> None:
+    """Of c, r and p the two that do not only move numbers, or all three."""
+    scales = {"x": 0.03, "(Unnamed ITensor* 1)": 0.5, "(Unnamed ITensor* 2)": 0.4, "e": 1.5, "y": 1.5}
+    result = rewritten(cache(tmp_path, scales))
+    assert quantized(result) == {"x": struct.pack(">f", 0.03), "p": struct.pack(">f", 0.4)}
+    assert not any("without a name of the model" in w for w in result.report.warnings)
+    more = {"x": 0.03, **{f"(Unnamed ITensor* {k})": k / 10 for k in range(1, 4)}, "e": 1.5}
+    assert quantized(rewritten(cache(tmp_path, more)))["p"] == struct.pack(">f", 0.3)
+
+
 def test_a_tensor_that_only_moves_numbers_has_the_scale_of_its_input(tmp_path: Path) -> None:
     assert set(quantized(rewritten(cache(tmp_path, {"x": 0.03, "r": 0.4})))) == {"x", "p"}
     assert set(quantized(rewritten(cache(tmp_path, {"x": 0.03, "e": 0.4})))) == {"x"}

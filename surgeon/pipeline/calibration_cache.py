@@ -17,7 +17,7 @@ from onnx import ModelProto, TensorProto
 from surgeon.errors import UsageError
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.pipeline.placement import followed
+from surgeon.pipeline.placement import TRANSPARENT, followed
 from surgeon.pipeline.quantizers import LEVELS, Grid, unquantized
 
 WRITTEN = "TRT-8401-EntropyCalibration2"  # the calibrator of trtexec and Polygraphy; later releases read it, too
@@ -27,7 +27,7 @@ UNNAMED = re.compile(r"\(Unnamed (Layer|ITensor)\* (\d+)\)")
 CONSTANT = "of constants, which stay floats"
 NO_NUMBER = "with a scale that is not a positive finite number"
 UNKNOWN = "of tensors that the model does not have"
-SEVERAL = "without a name of the model, at a position that fits no tensor without a line"
+SEVERAL = "without a name of the model, at a position that fits no tensors without a line"
 
 
 class Line(NamedTuple):
@@ -106,7 +106,7 @@ def scales_of(lines: list[Line], model: Model) -> Found:
         elif not UNNAMED.match(line.name):
             known = model.graph.find(line.name)
             found.unused[line.name] = UNKNOWN if known is None or not model.is_constant(known) else CONSTANT
-    _place_unnamed(found, lines, list(tensors))
+    _place_unnamed(found, lines, tensors)
     for name, source in followed(tensors.values(), found.grids).items():
         found.lines[name] = found.lines[source]
     return found
@@ -126,23 +126,31 @@ def _note(found: Found, name: str, line: Line) -> None:
     found.lines[name] = line.name
 
 
-def _place_unnamed(found: Found, lines: list[Line], order: list[str]) -> None:
-    """An unnamed line is of the tensor between those of the lines around it, where just one has none.
+def _place_unnamed(found: Found, lines: list[Line], tensors: Mapping[str, Value]) -> None:
+    """Unnamed lines between two that have names are of the tensors between those, where as many have no line.
 
-    That of a Constant layer is of no tensor that is computed.
+    Else they are of those among them that do not only move numbers. That of a Constant layer is of no tensor that is
+    computed.
     """
-    named = [line.name in found.grids for line in lines]
+    order = list(tensors)
+    moved = {name for name, v in tensors.items() if v.producer is not None and v.producer.op in TRANSPARENT}
     place = {name: k for k, name in enumerate(order)}
-    for k, line in enumerate(lines):
-        if not UNNAMED.match(line.name) or line.name in found.unused:
+    runs: list[tuple[int, list[Line]]] = [(-1, [])]  # the position of a tensor, and the unnamed lines after its own
+    for line in lines:
+        if line.name in found.unused:
             continue
-        if "[Constant]" in line.name:
+        if not UNNAMED.match(line.name):
+            runs.append((place[line.name], []))
+        elif "[Constant]" in line.name:
             found.unused[line.name] = CONSTANT
-            continue
-        before = next((place[lines[j].name] for j in range(k - 1, -1, -1) if named[j]), -1)
-        after = next((place[lines[j].name] for j in range(k + 1, len(lines)) if named[j]), len(order))
-        between = [name for name in order[before + 1 : after] if name not in found.grids]
-        if len(between) == 1:
-            _note(found, between[0], line)
         else:
-            found.unused[line.name] = SEVERAL
+            runs[-1][1].append(line)
+    for (before, unnamed), (after, _) in zip(runs, [*runs[1:], (len(order), [])], strict=True):
+        between = [name for name in order[before + 1 : after] if name not in found.grids]
+        if len(between) > len(unnamed):
+            between = [name for name in between if name not in moved]
+        if len(between) != len(unnamed):
+            found.unused.update({line.name: SEVERAL for line in unnamed})
+            continue
+        for name, line in zip(between, unnamed, strict=True):
+            _note(found, name, line)
