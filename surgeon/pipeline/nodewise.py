@@ -73,11 +73,7 @@ class Walk(ABC):
             yield _computed(node, {name: tensor.alone[k] for name, tensor in read.items()}, self.model)
 
     def together(
-        self,
-        nodes: Sequence[NodeProto],
-        read: Mapping[str, Tensor],
-        runs: int,
-        constants: Mapping[str, np.ndarray],
+        self, nodes: Sequence[NodeProto], read: Mapping[str, Tensor], runs: int, constants: Mapping[str, np.ndarray]
     ) -> Iterator[list[np.ndarray]]:
         """The outputs of the last of some nodes in each run; they may read each other. Raises Unrunnable."""
         for k in range(runs):

@@ -230,9 +230,7 @@ Around = tuple[list[NodeProto], list[NodeProto]]  # the nodes that a quantizer g
 
 
 def _change(
-    model: ModelProto,
-    quantizers: Sequence[Quantizer],
-    how: Callable[[ModelProto, Quantizer, Fresh], Around],
+    model: ModelProto, quantizers: Sequence[Quantizer], how: Callable[[ModelProto, Quantizer, Fresh], Around]
 ) -> None:
     """Change each quantizer, and what is read after it."""
     graph, fresh = model.graph, fresh_name(model)

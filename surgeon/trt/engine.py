@@ -136,9 +136,17 @@ def serialized(
             network = backend.LoadPlugins(plugins=list(libraries), obj=network)
         if trt.__name__ == RTX:
             cache = None  # it warns about each of the calls and does nothing
-        flagged = {"fp16": fp16, "int8": quantized and not typed}
-        config = _config(trt, profiles, flagged, cache, sources, capability, detailed, progress)
+            options: dict[str, Any] = {}
+        else:
+            options = {"tactic_sources": sources, "fp16": fp16, "int8": quantized and not typed}
         path = None if cache is None else str(cache)
+        if path is not None and Path(path).exists():
+            options["load_timing_cache"] = path
+        if detailed:
+            options["profiling_verbosity"] = trt.ProfilingVerbosity.DETAILED
+        if progress is not None and hasattr(trt, "IProgressMonitor"):
+            options["progress_monitor"] = _monitor(trt, progress)
+        config = _config(trt, profiles, options, capability)
         try:
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
         except PolygraphyException:
@@ -148,29 +156,9 @@ def serialized(
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
 
 
-def _config(
-    trt: Any,
-    profiles: Profiles,
-    flagged: dict[str, bool],
-    cache: str | Path | None,
-    sources: Sequence[Any] | None,
-    capability: Any,
-    detailed: bool,
-    progress: Progress | None,
-) -> Callable[[Any, Any], Any]:
-    """What Polygraphy calls with (builder, network) for the builder's configuration.
-
-    flagged  the types that a weakly typed TensorRT may compute in beside fp32
-    """
+def _config(trt: Any, profiles: Profiles, options: dict[str, Any], capability: Any) -> Callable[[Any, Any], Any]:
+    """What Polygraphy calls with (builder, network) for the builder's configuration; `options` are Polygraphy's."""
     from polygraphy.backend import trt as backend
-
-    options: dict[str, Any] = {}
-    if cache is not None and Path(cache).exists():
-        options["load_timing_cache"] = str(cache)
-    if detailed:
-        options["profiling_verbosity"] = trt.ProfilingVerbosity.DETAILED
-    if progress is not None and hasattr(trt, "IProgressMonitor"):
-        options["progress_monitor"] = _monitor(trt, progress)
 
     def config(builder: Any, network: Any) -> Any:
         chosen = profiles(network) if callable(profiles) else profiles
@@ -187,7 +175,7 @@ def _config(
                 made.num_compute_capabilities = 1
                 made.set_compute_capability(capability, 0)
             return made
-        return backend.CreateConfig(tactic_sources=sources, **flagged, **options)(builder, network)
+        return backend.CreateConfig(**options)(builder, network)
 
     return config
 

@@ -34,11 +34,7 @@ UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|O
 
 
 def inspected(
-    trt: Any,
-    data: bytes,
-    shapes: Mapping[str, Sequence[int]],
-    names: Collection[str] = (),
-    values: Feeds | None = None,
+    trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names: Collection[str] = (), values: Feeds | None = None
 ) -> Engine:
     """The layers of an engine and their times, by TensorRT's own inspector and profiler.
 
