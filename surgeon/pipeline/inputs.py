@@ -38,36 +38,22 @@ EXAMPLE = "uint8-nhwc or uint8-nhwc:mean=123.7,116.3,103.5:scale=0.0171,0.0175,0
 OF_SIZES = "int64 or int32 is for an input of sizes: floats, in at most one dimension"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What a caller gives: numbers of a type in a layout. The model's own are (number - mean) * scale.
-
-    layout       empty for sizes
-    mean, scale  one number, or one for each channel
-    """
-
-    kind: str
-    layout: str
-    mean: tuple[float, ...] = ()
-    scale: tuple[float, ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Form:
-        """The form of `uint8-nhwc:mean=...:scale=...`. Raises UsageError."""
-        if text in SIZES:
-            return cls(text, "")
-        found = FORM.fullmatch(text)
-        if found is None or found["kind"] not in TYPES:
-            raise UsageError(
-                f"an input's form is a type of {', '.join(TYPES)} and a layout: {EXAMPLE}, not '{text}'. {OF_SIZES}."
-            )
-        numbers: dict[str, tuple[float, ...]] = {}
-        for part in found["rest"].split(":")[1:]:
-            name, _, given = part.partition("=")
-            if name not in ("mean", "scale") or name in numbers:
-                raise UsageError(f"an input's form has one mean and one scale, not '{part}' (in '{text}').")
-            numbers[name] = _numbers(given, text)
-        return cls(found["kind"], found["layout"], **numbers)
+def _parsed(text: str) -> tuple[str, str, dict[str, tuple[float, ...]]]:
+    """Type, layout, and mean and scale of `uint8-nhwc:mean=...:scale=...`; no layout for sizes. Raises UsageError."""
+    if text in SIZES:
+        return text, "", {}
+    found = FORM.fullmatch(text)
+    if found is None or found["kind"] not in TYPES:
+        raise UsageError(
+            f"an input's form is a type of {', '.join(TYPES)} and a layout: {EXAMPLE}, not '{text}'. {OF_SIZES}."
+        )
+    numbers: dict[str, tuple[float, ...]] = {}
+    for part in found["rest"].split(":")[1:]:
+        name, _, given = part.partition("=")
+        if name not in ("mean", "scale") or name in numbers:
+            raise UsageError(f"an input's form has one mean and one scale, not '{part}' (in '{text}').")
+        numbers[name] = _numbers(given, text)
+    return found["kind"], found["layout"], numbers
 
 
 def _numbers(given: str, text: str) -> tuple[float, ...]:
@@ -96,7 +82,7 @@ def prepare(asked: Asked) -> Prepared:
                 f"the model has no input '{name}'.{did_you_mean(name, [i.name for i in made.graph.input])}"
             )
         before = Text.of_info(info)
-        step = _Step.of(Form.parse(text), info)
+        step = _Step.of(text, info)
         added = step.put_in_front(made, info, names)
         steps[name] = step
         records.append(applied("input", [before], [Text.of_info(info), *added], name))
@@ -107,7 +93,10 @@ def prepare(asked: Asked) -> Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What is done to one input: a Cast to `elem`, a Transpose by `perm`, and for each channel (x - mean) * scale."""
+    """What is done to one input: a Cast to `elem`, a Transpose by `perm`, and (x - mean) * scale.
+
+    Mean and scale are one number, or one for each channel.
+    """
 
     kind: int
     elem: int
@@ -116,14 +105,14 @@ class _Step:
     scale: np.ndarray | None
 
     @classmethod
-    def of(cls, form: Form, info: ValueInfoProto) -> _Step:
+    def of(cls, text: str, info: ValueInfoProto) -> _Step:
         """What gives an input its form. Raises UsageError."""
-        dims = declared_shape(info)
+        (kind, asked, given_numbers), dims = _parsed(text), declared_shape(info)
         elem = info.type.tensor_type.elem_type
-        if not form.layout and may_hold_sizes(elem, len(dims)):
-            return cls(SIZES[form.kind], elem, (), None, None)
-        if not form.layout:
-            raise UsageError(f"the input '{info.name}' cannot become {form.kind}: {OF_SIZES}.")
+        if not asked and may_hold_sizes(elem, len(dims)):
+            return cls(SIZES[kind], elem, (), None, None)
+        if not asked:
+            raise UsageError(f"the input '{info.name}' cannot become {kind}: {OF_SIZES}.")
         if len(dims) != 4:
             raise UsageError(f"the input '{info.name}' has {len(dims)} dimensions: --input is for images, of four.")
         if elem not in (TensorProto.FLOAT, TensorProto.FLOAT16):
@@ -132,15 +121,16 @@ class _Step:
             )
         layout = "nhwc" if dims[1] not in FEW and dims[3] in FEW else "nchw"
         channel = dims[3] if layout == "nhwc" else dims[1]
-        perm = () if layout == form.layout else TO_FRONT if layout == "nchw" else TO_BACK
+        perm = () if layout == asked else TO_FRONT if layout == "nchw" else TO_BACK
         numbers = []
-        for what, given in (("mean", form.mean), ("scale", form.scale)):
+        for what in ("mean", "scale"):
+            given = given_numbers.get(what, ())
             if len(given) > 1 and len(given) != channel:
                 raise UsageError(f"{what} has {len(given)} numbers; '{info.name}' has {channel} channels ({layout}).")
             shape = (-1,) if len(given) < 2 or layout == "nhwc" else (-1, 1, 1)
             dtype = helper.tensor_dtype_to_np_dtype(elem)
             numbers.append(np.asarray(given, dtype).reshape(shape) if given else None)
-        return cls(TYPES[form.kind], elem, tuple(perm), *numbers)
+        return cls(TYPES[kind], elem, tuple(perm), *numbers)
 
     def put_in_front(self, model: ModelProto, info: ValueInfoProto, names: Any) -> list[Text]:
         """Write the nodes before all others, and give the input its new type; the nodes as text."""

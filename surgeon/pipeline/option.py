@@ -31,18 +31,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-GROUPS = (
-    "target",
-    "passes",
-    "proof",
-    "sizes and inputs",
-    "precision",
-    "int8",
-    "weights",
-    "tuning",
-    "data",
-    "output",
-)  # in order
+GROUPS = (  # in order
+    "target", "passes", "proof", "sizes and inputs", "precision", "int8", "weights", "tuning", "data", "output",
+)  # fmt: skip
 PROGRESS = "called with (phase, done, total) while it works"
 SPECIFICATION = "option"  # the key of a field's metadata
 Sizes = tuple[int, ...]

@@ -17,11 +17,10 @@ from surgeon.precision.formats import computes_in_half
 from surgeon.precision.standard import is_quantized
 from surgeon.report import Progress
 from surgeon.targets.target import Target
-from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.profiles import Profile, check_profiles, with_values
 from surgeon.trt.program import engine_of, summary
 from surgeon.trt.refusals import refusal_lines, refusals
-from surgeon.trt.runtime import RTX, choose_runtime, title, use
+from surgeon.trt.runtime import RTX, PolygraphyLog, choose_runtime, title, use
 
 Profiles = Sequence[Profile] | Callable[[Any], Sequence[Profile]]  # the second: of the parsed INetworkDefinition
 

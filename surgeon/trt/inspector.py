@@ -15,10 +15,9 @@ import numpy as np
 
 from surgeon.errors import EngineError
 from surgeon.proof.feeds import Feeds
-from surgeon.trt.log import PolygraphyLog
 from surgeon.trt.program import BITS, DTYPES, LAYER, Engine, Kernel, Program, Tensor
 from surgeon.trt.runners import Running, trt_runner
-from surgeon.trt.runtime import compute_capability, title
+from surgeon.trt.runtime import PolygraphyLog, compute_capability, title
 
 RUNS = 20  # of which the median time counts, after one that does not count
 COPIES = {"Concatenation", "NoOp", "Padding", "Reformat", "Shuffle", "Slice", "Cast"}

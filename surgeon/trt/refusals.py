@@ -15,8 +15,7 @@ from surgeon.report import target_name
 from surgeon.targets.installed import installed_version
 from surgeon.targets.releases import row_of
 from surgeon.targets.target import Target
-from surgeon.trt.log import PolygraphyLog
-from surgeon.trt.runtime import CLASSIC, RTX, gpu, target_of, title, use
+from surgeon.trt.runtime import CLASSIC, RTX, PolygraphyLog, gpu, target_of, title, use
 
 # What a parser adds to its errors about sizes where there is no GPU, and alone says nothing of the model.
 _NO_DRIVER = re.compile(r"(\[\S+::catchCudaError\S*\] )?Error Code 1: Cuda Runtime \(.*?cudaError[^()]*\)*\s*")

@@ -38,8 +38,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.report import Progress
 from surgeon.rules.meaning import with_functions
 from surgeon.trt.engine import plugin_library, serialized, tactics
-from surgeon.trt.log import PolygraphyLog
-from surgeon.trt.runtime import RTX, choose_runtime, gpu, title, use
+from surgeon.trt.runtime import RTX, PolygraphyLog, choose_runtime, gpu, title, use
 
 Feeds = dict[str, np.ndarray]
 

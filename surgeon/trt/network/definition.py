@@ -108,7 +108,9 @@ def parse(path: str | os.PathLike[str], runtime: str | None = None) -> Network:
         builder = trt.Builder(logger)
     except TypeError as error:  # the binding's way to say that the C++ factory returned null
         raise NetworkError(f"{trt.__name__} has no builder on this machine: {logger.lines or error}") from error
-    network = builder.create_network(_creation_flags(trt))
+    known = trt.NetworkDefinitionCreationFlag.__members__  # where the version has them: types are the model's own
+    flags = (1 << int(known[name]) for name in ("EXPLICIT_BATCH", "STRONGLY_TYPED") if name in known)
+    network = builder.create_network(sum(flags))
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(as_text(path)):
         raise ParserRejected(_rejection(path, trt, parser, logger.lines))
@@ -174,12 +176,6 @@ def _import_runtime(runtime: str | None) -> ModuleType:
         except (ImportError, OSError) as error:  # OSError: the wheel is there, a CUDA library is not
             reasons.append(f"{name}: {error}")
     raise NetworkError("no TensorRT can be imported (" + "; ".join(reasons) + ")")
-
-
-def _creation_flags(trt: ModuleType) -> int:
-    """Strongly typed where the version has it (types are then the model's own), explicit batch where it is a flag."""
-    known = trt.NetworkDefinitionCreationFlag.__members__
-    return sum(1 << int(known[name]) for name in ("EXPLICIT_BATCH", "STRONGLY_TYPED") if name in known)
 
 
 @cache
