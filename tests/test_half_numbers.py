@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx.parser
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
+import surgeon
 from surgeon.app.cli import main
 from surgeon.ir.run import Runner
 from surgeon.precision import convert
@@ -172,3 +174,15 @@ def test_numbers_that_half_precision_does_not_hold(name: str, way: str, verify: 
     np.testing.assert_allclose(run(result.model, feeds), expected, rtol=0.03)
     if epsilon and way != "bf16":
         assert any("becomes 0 or loses its digits" in k.why for k in result.kept), result.kept
+
+
+def test_nan_of_both_types_is_not_taken_for_overflow() -> None:
+    """The root of a negative number is NaN in fp32 as well, and 1 / 0 inf: a second run found no range there."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y, float[N] z)
+        { a = Neg (x) b = Sqrt (a) y = Mul (b, x) c = Sub (x, x) d = Div (x, c) z = Add (d, x) }"""
+    )
+    options: dict[str, Any] = {"target": "rtx", "fp16": True, "verify": "none", "data": [{"x": np.ones(4, np.float32)}]}
+    first = surgeon.rewrite(model, **options)
+    assert first.precision is not None and first.precision.half > 0
+    assert surgeon.rewrite(first.model, **options).model.SerializeToString() == first.model.SerializeToString()

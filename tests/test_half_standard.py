@@ -147,3 +147,34 @@ def test_the_error_of_a_small_score_is_that_of_its_logit() -> None:
     samples = Samples.of([{"x": np.float32([[-9, 0.1, 9]])}])
     loud = Comparison(original, samples, kind="data", base=None, few=True).errors(other)[0]
     assert loud.relative < 0.01 and loud.doubt > 0.02
+
+
+def test_errors_that_are_far_apart_make_a_larger_one_likely() -> None:
+    """The errors of a sample and its variants, relative to numbers that the model makes larger or smaller."""
+    text = "g (float[1,99] x, float[1,1] e) => (float[1,99] y) { y = Mul (x, c) }"
+    original = model_of(text, c=np.float32(1))
+    other = model_of(text.replace("y = Mul (x, c)", "a = Mul (x, c) y = Add (a, e)"), c=np.float32(1))
+    x = np.linspace(-1, 1, 99, dtype=np.float32)[None]
+    likely = {}
+    for name, spread in (("alike", 1.1), ("apart", 2.0)):
+        errors = [1e-3 * spread**k for k in range(8)]
+        samples = Samples.of([{"x": x, "e": np.float32([[e]])} for e in errors])
+        (found,) = Comparison(original, samples, kind="data", base=None, few=True).errors(other)
+        assert found.relative == pytest.approx(errors[-1], rel=1e-3)
+        likely[name] = found.likely / found.relative
+    assert 1 < likely["alike"] < 1.6 < likely["apart"]
+
+
+def test_what_nearly_equal_scores_choose_on_inputs_that_are_made_refuses_nothing() -> None:
+    """One of 125 rows; on the user's own sample it does."""
+    text = """g (float16[125,999] x) => (float16[125,8] y) {
+        i = ArgMax <axis = 1, keepdims = 0> (x) r = Gather (t, i) y = Add (r, z) }"""
+    table, x = (rng.standard_normal(shape).astype(np.float32) for shape in ((999, 8), (125, 999)))
+    moved = np.zeros((125, 1), np.float16)
+    moved[0] = 4
+    original = model_of(text.replace("float16", "float"), t=table, z=np.float32(0))
+    other = model_of(text, t=table.astype(np.float16), z=moved)
+    for kind in ("data", "guessed"):
+        compared = Comparison(original, Samples.of([{"x": x}]), kind=kind, base=None, few=True)
+        assert compared.errors(other)[0].ok == (kind == "guessed")
+    assert compared.errors(other)[0].excuse == "124 of 125 rows are the same, on inputs that are made"

@@ -101,9 +101,13 @@ def test_arrays_that_do_not_fit_are_named(arrays: dict[str, np.ndarray], said: s
 def test_one_sample_is_varied_within_its_range(dtype: type) -> None:
     """The squares of numbers around 500 do not fit into fp16: the noise comes from their deviation all the same."""
     x, k = np.linspace(-500, 500, 64, dtype=dtype).reshape(4, 16), np.arange(4)
-    same, both, mirrored, faint = Samples.of([{"x": x, "k": k}]).varied()
+    same, both, dark, turned, mirrored, faint, halves, noisy = Samples.of([{"x": x, "k": k}]).varied()
     np.testing.assert_array_equal(same["x"], x)
     np.testing.assert_array_equal(mirrored["x"], x[:, ::-1])
+    np.testing.assert_array_equal(turned["x"], np.roll(x[:, ::-1], 4, 1))  # not along the short axis
+    np.testing.assert_array_equal(halves["x"], np.roll(x, 8, 1))
+    np.testing.assert_allclose(dark["x"], 0.4 * x, rtol=1e-3)
+    assert 0 < np.abs(noisy["x"] - x).max() < 150
     for found, of in ((faint, x), (both, x[:, ::-1])):
         assert found["x"].dtype == dtype and 0 < np.abs(found["x"] - 0.5 * of).max() < 200
         assert 0.45 < found["x"].std(dtype=float) / x.std(dtype=float) < 0.55

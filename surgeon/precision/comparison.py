@@ -34,7 +34,12 @@ STEEPEST = 0.25  # the slope of a Softmax of two equal scores
 # small, that is the error of the output. The largest error among many logits is about twice the error of the largest
 # logit, so half of it counts.
 FAINT_SCORE = DOUBTED / 2
-MOST_KEPT = 4  # samples whose outputs of the original stay in memory
+MOST_KEPT = 4  # samples that a search measures
+MOST_HELD = 8  # samples whose outputs of the original stay in memory
+# Of a sample and its variants: the logarithms of the errors are taken to be normal, and another input to be this many
+# standard deviations above their mean.
+DEVIATIONS, VARIED = 3.0, 6  # the second: fewer samples say nothing of it
+SMALLEST = 0.1  # of the largest error: smaller ones count as this
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 
@@ -53,6 +58,7 @@ class OutputError:
     excuse    why integers or chosen rows count as equal although some of them differ
     doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half or
               a small one, or the error of an output of few numbers where it is smallest
+    likely    on one sample and its variants: the error that another input may have
     """
 
     output: str
@@ -64,6 +70,7 @@ class OutputError:
     why: str = ""
     excuse: str = ""
     doubt: float = 0.0
+    likely: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -124,6 +131,8 @@ class Comparison:
     stepless  whether quantizers are without their steps, where there are some; False: never
     few       whether the samples are guessed, or made of one: others may find more, or less, so errors have doubts
 
+    worst_first  the numbers of the samples, that with the largest error of the last model first
+
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
 
@@ -148,6 +157,7 @@ class Comparison:
         self._kinds = kinds_of(original)
         self._scored = self._scores() if few and metric is None else []
         self._allowed, self.stepless, self.few = stepless, False, few
+        self.worst_first: list[int] = []
 
     def _scores(self) -> list[_Scored]:
         found = []
@@ -181,19 +191,25 @@ class Comparison:
         worst: dict[str, OutputError] = {}
         short: set[str] = set()
         sizes: dict[str, list[tuple[float, float]]] = {}
+        of_samples: list[float] = []
         for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             expected = self._original(turn, standard, feeds)
             given = after.run(fed(standard.evaluated, feeds))
             named = zip(self._names, expected, strict=False)
             short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
-            trial = Trial(standard, self.kind, feeds, expected, most is not None)
+            made = self.few and (turn > 0 or self.kind == "guessed")
+            trial = Trial(standard, self.kind, feeds, expected, most is not None, made)
+            of_samples.append(0.0)
             for error in self._errors_of(trial, given, logits):
+                of_samples[turn] = max(of_samples[turn], 0.0 if error.excuse else error.relative)
                 sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
                 known = worst.get(error.output)
                 larger = known is None or _rank(error) > _rank(known)
                 doubt = max(error.doubt, 0.0 if known is None else known.doubt)
                 worst[error.output] = replace(error if larger or known is None else known, doubt=doubt)
+        self.worst_first = sorted(range(len(of_samples)), key=lambda turn: -of_samples[turn])
         found = [self._doubted(e, sizes[e.output]) if e.output in short else e for e in worst.values()]
+        found = [replace(e, likely=self._likely(sizes[e.output])) for e in found]
         return sorted(found, key=_rank, reverse=True)
 
     def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
@@ -207,6 +223,17 @@ class Comparison:
         if not self.few or not alike or not math.isfinite(gap):
             return error
         return replace(error, doubt=max(error.doubt, NEARER * gap / smallest))
+
+    def _likely(self, sizes: Sequence[tuple[float, float]]) -> float:
+        """The error that another input may have, by how far the errors of a sample and its variants are apart.
+
+        sizes  the largest difference and the largest number of each sample
+        """
+        errors = np.array([gap / largest for gap, largest in sizes if largest])
+        if not self.few or self.kind == "guessed" or len(errors) < VARIED or not np.isfinite(errors).all():
+            return 0.0
+        logs = np.log(np.maximum(errors, SMALLEST * errors.max() or 1e-30))
+        return float(np.exp(logs.mean() + DEVIATIONS * logs.std(ddof=1)))
 
     def _with_logits(self, model: ModelProto) -> tuple[ModelProto, list[str]]:
         """The model with what makes scores after its outputs, and the names of these: a conversion may lack some."""
@@ -226,7 +253,7 @@ class Comparison:
             reference, self._logits = self._with_logits(standard.reference)
             self._reference = Runner(reference, self.base, threads=THREADS)
         made = self._reference.run(fed(standard.reference, feeds))
-        if turn < MOST_KEPT:
+        if turn < MOST_HELD:
             self._expected.append(made)
         return made
 

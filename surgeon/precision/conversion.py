@@ -12,7 +12,7 @@ What stays fp32     Softmax; exponentials, sums over an axis, divisions by a ten
                     within a factor of 2 of the type's largest number in a run. A file with products in half
                     precision keeps what it has in fp32.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
-                    measured on the others. One sample of `data` and three made of it do both.
+                    measured on the others. One sample of `data` and seven made of it do both.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
                     Where it is above the tolerance, a search finds the nodes that cause it, by measuring: see `search`.
 Casts               Each tensor is computed in one type and cast at most once, after its producer; casts between types
@@ -54,6 +54,7 @@ from surgeon.precision.comparison import (
     DOUBTED,
     GUESSED_PART,
     MOST_KEPT,
+    VARIED,
     Comparison,
     Metric,
     Moved,
@@ -79,18 +80,16 @@ from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the second of these,
-# the first where few samples of the user choose them and some are needed, and the last on guessed inputs, whose score
-# has a margin. Where it leaves nothing in half precision, the next one is tried. Where the error on the other inputs is
-# above COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it.
-AIMS = (0.3, 0.6, 0.9)
+# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the first of these,
+# and the last on guessed inputs, whose score has a margin. Where it leaves nothing in half precision, the next one is
+# tried. Where the error on the other inputs is above COMFORT, a smaller part is next: so much smaller that the error
+# would not be, but at least half of it.
+AIMS = (0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
-# Parts of the tolerance: a larger error on these inputs may be above it on others, and more is tried. Of few inputs it
-# is the second: a network for faces had 0.5 % on the variants of one image, and 1.3 % on another image.
-COMFORT, COMFORT_OF_FEW = 0.7, 0.4
+COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
-FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly
+FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly, and of one sample and its variants give ranges
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
@@ -166,7 +165,8 @@ def convert(
     chosen, held = samples.part(0, 2), samples.part(1, 2)
     if feeds is not None and len(feeds) == 1:
         chosen = held = samples
-    ranges = measure(source, chosen, base) if len(samples) else None
+    seen = chosen.part(0, 1, FEW_SAMPLES) if chosen is held else chosen
+    ranges = measure(source, seen, base) if len(samples) else None
     conversion.plans(ranges if known else None)
     islands: Mapping[Node, str] = {}
     if verify and len(samples):
@@ -175,7 +175,11 @@ def convert(
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
             budget = budget_of(ranges, conversion.index)
             most = FEW_SAMPLES if budget <= FEWEST else MOST_KEPT
-            compare = [against(part) for part in (chosen.part(0, 1, most), held)]
+            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_KEPT else held)
+            if chosen is held:  # its worst samples choose
+                conversion.errors(judging, {})
+                chosen = held.picked(judging.worst_first)
+            compare = [against(chosen.part(0, 1, most)), judging]
             islands = conversion.choose(compare, ranges, budget, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
@@ -216,8 +220,8 @@ def _samples(
             raise UsageError("the calibration data has no inputs.")
         if len(feeds) == 1:
             result.inputs = [
-                "the data: one sample, and three made of it, mirrored and with less contrast, which chose what stays "
-                "fp32 and gave the errors"
+                "the data: one sample, and seven made of it, mirrored, shifted, darker, noisy and with less contrast, "
+                "which chose what stays fp32 and gave the errors"
             ]
             return feeds.varied(), "data", True
         half = f"{len(feeds)} samples, every second one chose what stays fp32, the others gave the errors"
@@ -378,9 +382,13 @@ class _Conversion:
     ) -> Mapping[Node, str]:
         best: Mapping[Node, str] = {}
         left = SEARCHES * budget
-        comfort = result.tolerance * (COMFORT_OF_FEW if compare[1].few else COMFORT)
-        comfort /= GUESSED_PART if compare[1].kind == "guessed" else 1
-        aims, tried = [self._first_aim(compare[0], result)], set[float]()
+        comfort = COMFORT * result.tolerance / (GUESSED_PART if compare[1].kind == "guessed" else 1)
+        aims, tried = [AIMS[-1] if compare[0].kind == "guessed" else AIMS[0]], set[float]()
+        if (compare[1], frozenset[Node](), None) in self._measured:  # the samples that choose are among them
+            errors = self.errors(compare[1], {})
+            if self._score(errors) <= comfort:
+                result.errors = errors
+                return best
         while aims and min(budget, left) >= 1 and aims[-1] not in tried:
             aim = aims.pop()
             tried.add(aim)
@@ -391,6 +399,7 @@ class _Conversion:
                 aims = [larger for larger in AIMS if larger > aim and not result.errors][:1]
                 continue
             errors = self.errors(compare[1], found)
+            left -= len(compare[1].samples) / max(1, len(compare[0].samples))
             score = self._score(errors)
             if not result.errors or score < self._score(result.errors):
                 best, result.errors = found, errors
@@ -400,16 +409,6 @@ class _Conversion:
             aims = [reached * max(0.5, CLOSE * comfort / score)] if aim > LOWEST_AIM else []
             budget //= 2
         return best
-
-    def _first_aim(self, comparison: Comparison, result: PrecisionResult) -> float:
-        """The part of the tolerance for which islands are chosen at first: a small one where few inputs choose them,
-        and some are needed. The error on guessed inputs has its margin in the score."""
-        if comparison.kind == "guessed":
-            return AIMS[-1]
-        if not comparison.few:
-            return AIMS[1]
-        score = self._score(self.errors(comparison, {}, most=MOST_KEPT))
-        return AIMS[0] if score > AIMS[1] * result.tolerance else AIMS[1]
 
     def _is_useless(self, plan: Plan) -> bool:
         """Whether a plan leaves no product in half precision, where there was one."""
@@ -506,14 +505,15 @@ class _Conversion:
 def _score(error: OutputError, doubting: bool) -> float:
     """The error of an output: 0 where it is equal by more than that, and 1 where integers differ.
 
-    On guessed inputs it counts for more, and a doubt counts too where doubts do.
+    On guessed inputs it counts for more, and a doubt counts too where doubts do. What another input is likely to have
+    counts as if it were measured.
     """
     if error.excuse:
         return 0.0
     doubt = error.doubt / DOUBTED if doubting else 0.0
     if error.inputs == "guessed":
         return max(error.relative / GUESSED_PART, doubt)
-    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, doubt)
+    return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.likely, doubt)
 
 
 def _raised(model: ModelProto, way: str, target: Target | None) -> ModelProto:

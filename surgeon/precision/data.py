@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,9 @@ from surgeon.ir.protos import given_inputs
 from surgeon.proof.feeds import Feeds
 
 Load = Callable[[], Feeds]  # reads a sample
-# Of a variant of a sample: noise, by the standard deviation of its numbers, and their distance to their mean.
-NOISE, CONTRAST = 0.1, 0.5
+# Of a variant of a sample: noise, by the standard deviation of its numbers, their distance to their mean, and to 0.
+NOISE, CONTRAST, DARK = 0.1, 0.5, 0.4
+FEW = 8  # elements of an axis that is not shifted, such as channels
 
 
 class Samples:
@@ -50,24 +51,29 @@ class Samples:
         """Every `step`-th sample from that of number `start` on, `most` of them."""
         return Samples(lambda: islice((load for k, load in enumerate(self._loads()) if k % step == start), most))
 
+    def picked(self, numbers: Sequence[int]) -> Samples:
+        """The samples of these numbers, in their order."""
+
+        def loads() -> list[Load]:
+            found = list(self._loads())
+            return [found[number] for number in numbers]
+
+        return Samples(loads)
+
     def without(self, start: int, step: int) -> Samples:
         """All samples but those of `part(start, step)`."""
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
     def varied(self) -> Samples:
-        """The samples, and after each three that are made of it.
+        """The samples, and after each seven that are made of it; see VARIANTS. Integers stay.
 
-        The first is mirrored along the longest axis, and has noise and half the contrast. The second is mirrored only.
-        The third is not mirrored, and has noise and half the contrast. Integers stay.
-
-        One sample says little about the error on others.
+        One sample says little about the error on others: how far the errors of these are apart says more.
         """
 
         def loads() -> Iterator[Load]:
             for load in self._loads():
                 yield load
-                for mirrored, is_faint in ((True, True), (True, False), (False, True)):
-                    yield partial(_variant, load, mirrored, is_faint)
+                yield from (partial(_variant, load, change) for change in VARIANTS)
 
         return Samples(loads)
 
@@ -92,17 +98,50 @@ class Samples:
         return Samples(loads)
 
 
-def _variant(load: Load, mirrored: bool, is_faint: bool) -> Feeds:
-    rng, found = np.random.default_rng(0), {}
-    for name, array in load().items():
-        if array.dtype.kind == "f" and array.ndim:
-            longest = max(range(array.ndim), key=lambda axis: (array.shape[axis], axis))
-            drawn = np.flip(array, longest) if mirrored else array
-            if is_faint:
-                mean, noise = array.mean(dtype=np.float64), NOISE * array.std(dtype=np.float64)
-                drawn = mean + CONTRAST * (drawn - mean) + noise * rng.standard_normal(array.shape)
-            array = drawn.astype(array.dtype)
-        found[name] = array
+Change = Callable[[np.ndarray, Sequence[int]], np.ndarray]  # an array, and its axes, the longest first
+
+
+def _faint(array: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    mean, noise = array.mean(dtype=np.float64), NOISE * array.std(dtype=np.float64)
+    return np.asarray(mean + CONTRAST * (array - mean) + noise * _noise(array))
+
+
+def _noise(array: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(array.shape)
+
+
+def _mirrored(array: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    return np.flip(array, axes[0])
+
+
+def _across(array: np.ndarray, axes: Sequence[int]) -> int:
+    """The second longest axis that is not one of channels; else the longest."""
+    return next((axis for axis in axes[1:] if array.shape[axis] > FEW), axes[0])
+
+
+def _shifted(array: np.ndarray, part: int, axis: int) -> np.ndarray:
+    return np.roll(array, array.shape[axis] // part, axis)
+
+
+# Those that move errors most come first: a search measures few of them.
+VARIANTS: Sequence[Change] = (
+    lambda array, axes: _mirrored(_faint(array, axes), axes),
+    lambda array, axes: DARK * array,
+    lambda array, axes: _shifted(_mirrored(array, [_across(array, axes)]), 4, _across(array, axes)),
+    _mirrored,
+    _faint,
+    lambda array, axes: _shifted(array, 2, axes[0]),
+    lambda array, axes: array + NOISE * array.std(dtype=np.float64) * _noise(array),
+)
+
+
+def _variant(load: Load, change: Change) -> Feeds:
+    """A sample with each array of floats changed."""
+    found = load()
+    for name, array in found.items():
+        if array.dtype.kind == "f" and array.size and array.ndim:
+            axes = sorted(range(array.ndim), key=lambda axis: (-array.shape[axis], -axis))
+            found[name] = np.asarray(change(array, axes)).astype(array.dtype)
     return found
 
 

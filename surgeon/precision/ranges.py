@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError
 from surgeon.ir.model import Model
 from surgeon.ir.protos import returning
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.precision.formats import FAMILY
+from surgeon.precision.formats import FAMILY, computes_in_half
+from surgeon.precision.rounding import cast_external
+from surgeon.proof.exact import widened
 from surgeon.proof.feeds import Feeds
 
 THREADS = 2  # of ONNX Runtime: with a fixed number, results do not depend on the machine
@@ -31,10 +33,7 @@ class Ranges:
     feeds: int = 0
 
     def largest(self, name: str) -> float | None:
-        """The largest finite |number| of a tensor; None where it was not measured, inside a body for example.
-
-        inf where a tensor of half precision was not finite.
-        """
+        """The largest finite |number| of a tensor; None where it was not measured, inside a body for example."""
         return self._largest.get(name)
 
     def smallest(self, name: str) -> float | None:
@@ -47,13 +46,12 @@ class Ranges:
 
     def add(self, name: str, array: np.ndarray) -> None:
         """Note the range of a tensor on one feed. What is not finite in fp32 stays so in any type: a mask of -inf, and
-        NaN in the row that it hides. In half precision it may have overflowed."""
+        NaN in the row that it hides."""
         size = np.abs(array)
         self._elements[name] = max(self._elements.get(name, 0), array.size)
         largest = float(size.max(initial=0))
         if not np.isfinite(largest):
-            is_half = array.dtype.itemsize == 2
-            largest = np.inf if is_half else float(size[np.isfinite(size)].max(initial=0))
+            largest = float(size[np.isfinite(size)].max(initial=0))
         self._largest[name] = max(self._largest.get(name, 0.0), largest)
         smallest = float(size.min(initial=np.inf, where=size > 0))
         if smallest < np.inf:
@@ -63,11 +61,16 @@ class Ranges:
 def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) -> Ranges:
     """The range of each float tensor of the main graph, from a run of the model on every item of `data`.
 
+    A model in half precision runs in fp32: what overflows in it has a range then, and what is inf or NaN in any type
+    is not taken for that.
+
     data  inputs by name; it is iterated several times
     base  the folder of the model's external weights
 
     Raises ModelError where ONNX Runtime does not run the model on them.
     """
+    if computes_in_half(model):
+        model = widened(cast_external(model, base), TensorProto.FLOAT)
     index = Model(model, base)
     outputs = [v for n in index.graph.live() for v in n.outputs if v is not None]
     names = [v.name for v in outputs if index.dtype(v) in FAMILY]
@@ -92,8 +95,11 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
 def _run(model: ModelProto, names: list[str], data: Iterable[Feeds], base: Path | None) -> Iterator[list[np.ndarray]]:
     """The tensors of those names on each item."""
     try:
+        floats = {i.name for i in model.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT}
         runner = Runner(returning(model, names), base, threads=THREADS)
         for feeds in data:
-            yield runner.run(feeds)
+            yield runner.run(
+                {n: a.astype(np.float32) if a.dtype.itemsize == 2 and n in floats else a for n, a in feeds.items()}
+            )
     except Unrunnable as error:
         raise ModelError(f"ONNX Runtime does not run the model on the calibration data: {error}") from None

@@ -6,7 +6,7 @@ graph, inputs first. A set is enough if its score is at most that which is asked
 What an item that is not in the set adds to the score is taken to be independent of the others, as rounding errors are:
 squares add up. So runs of neighbours are left out of the set of all items one at a time, roughly measured, and those
 that add least for what they cost are left out together, as many as the sum allows. Then the runs that stay are halved,
-and so on, and in the end what is not needed is removed. Every set that is taken was measured as a whole. Measurements
+and so on, and in the end what is not needed is removed. It begins with the first of some sets that is enough. Every set that is taken was measured as a whole. Measurements
 are stored. When the budget is spent or the user stops the search, the best set so far is the answer.
 """
 
@@ -75,8 +75,8 @@ class Search(Generic[T]):
         """
         self._best = None
         try:
-            found = next((s for s in (*starts, frozenset()) if self._is_enough(s)), None)
-            self._shrink(items, self._divided(items) if found is None else found)
+            found = next((s for s in (*starts, frozenset()) if self._is_enough(s)), frozenset(items))
+            self._shrink(items, self._divided([item for item in items if item in found]))
         except _SpentError:
             self.stopped = f"the search ended after {self.measured} measurements"
         except KeyboardInterrupt:

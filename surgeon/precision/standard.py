@@ -250,6 +250,7 @@ class Trial:
     """One set of inputs, and the original's outputs.
 
     quick     without the quantiles and cosines of errors
+    made      whether the inputs are not the user's: what nearly equal scores choose on them says little
     measured  the errors of the outputs that were looked at, by index
     """
 
@@ -258,6 +259,7 @@ class Trial:
     feeds: Feeds
     expected: Sequence[np.ndarray]
     quick: bool = False
+    made: bool = False
     measured: dict[int, Error] = field(default_factory=dict)
     _results: list[np.ndarray] = field(default_factory=list)
     _rough: list[np.ndarray] | None = None
@@ -314,12 +316,12 @@ class Trial:
     def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
         """Integers, bools or texts: twice as many may differ as rounding the weights and inputs alone changes.
 
-        A share of RARE may anyway, of a quantized model one of the limit.
+        A share of RARE may anyway, of a quantized model or on inputs that are made one of the limit.
         """
         differing = int((given != expected).sum())
         if not differing:
             return Difference(0.0)
-        share = self.standard.limit if self.standard.quantized else RARE
+        share = self.standard.limit if self.standard.quantized or self.made else RARE
         if differing <= share * expected.size:
             return Difference(0.0, excuse=f"{differing} of {expected.size} results differ")
         size, rough = expected.size, self._rounded(index)
@@ -335,11 +337,17 @@ class Trial:
         return Difference(np.inf, f"{differing} of {size} results differ")
 
     def _of_rows(self, index: int, given: np.ndarray, expected: np.ndarray, error: Error) -> Difference:
-        """Chosen rows: at most twice as many of the original's may be missing as rounding alone changes."""
+        """Chosen rows: at most twice as many of the original's may be missing as rounding alone changes.
+
+        On inputs that are made, a share of the limit may.
+        """
         limit = self.standard.limit
         gaps = row_gaps(given, expected)
-        missing, rough = int((gaps > limit).sum()), self._rounded(index)
-        changed = 0
+        missing = int((gaps > limit).sum())
+        if self.made and 0 < missing <= limit * gaps.size:
+            near = f"{gaps.size - missing} of {gaps.size} rows are the same"
+            return Difference(float(gaps[gaps <= limit].max(initial=0.0)), excuse=f"{near}, on inputs that are made")
+        changed, rough = 0, self._rounded(index)
         if missing and rough is not None and rough.shape == expected.shape:
             changed = int((row_gaps(rough, expected) > limit).sum())
         if missing <= TIMES_THE_ROUNDING * changed:
