@@ -62,7 +62,7 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
     """The range of each float tensor of the main graph, from a run of the model on every item of `data`.
 
     A model in half precision runs in fp32: what overflows in it has a range then, and what is inf or NaN in any type
-    is not taken for that.
+    has none.
 
     data  inputs by name; it is iterated several times
     base  the folder of the model's external weights
