@@ -4,10 +4,11 @@
 graph, inputs first. A set is enough if its score is at most that which is asked for.
 
 What an item that is not in the set adds to the score is taken to be independent of the others, as rounding errors are:
-squares add up. So runs of neighbours are left out of the set of all items one at a time, roughly measured, and those
-that add least for what they cost are left out together, as many as the sum allows. Then the runs that stay are halved,
-and so on, and in the end what is not needed is removed. It begins with the first of some sets that is enough. Every set that is taken was measured as a whole. Measurements
-are stored. When the budget is spent or the user stops the search, the best set so far is the answer.
+squares add up. A search begins with the first of some sets that is enough, else with that of all items. Runs of
+neighbours are left out of it one at a time, roughly measured, and those that add least for what they cost are left out
+together, as many as the sum allows. Then the runs that stay are halved, and so on, and in the end what is not needed is
+removed. Every set that is taken was measured as a whole. Measurements are stored. When the budget is spent or the user
+stops the search, the best set so far is the answer.
 """
 
 from __future__ import annotations
