@@ -71,6 +71,12 @@ WITHOUT_THREAD = [  # what programs print that no thread here quotes
     ("[E] [TRT] ModelImporter.cpp:739: Failed to parse ONNX model from file: m.onnx", "build-failed"),
     ("NonZero plugin creator version 1 was not found in plugin registry.", "unsupported-operator"),
     ("[E] Failed to open file: transformer.wte.weight", "external-data-missing"),
+    ("API Usage Error (Output shape can not be computed for node /Reshape_3.)", "shape-not-known"),
+    ("Internal Error (Networks with BF16 precision require hardware with BF16 support.)", "bf16-hardware"),
+    ("IExecutionContext::enqueueV3: Error Code 1: Cask (Cask convolution execution)", "kernel-start"),
+    ("Neither address or allocator is set for input tensor images.)", "no-address"),
+    ("Error Code 1: Cudnn (cudnnGraphUtils.cpp:391: CUDNN_STATUS_NOT_SUPPORTED)", "cudnn"),
+    ("INetworkDefinition::addScatter: condition: indices.getType() == DataType::kINT32)", "unsupported-type"),
 ]
 
 
