@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
@@ -277,6 +278,21 @@ def test_the_error_is_measured_on_data_and_does_not_rise(tmp_path: Path) -> None
     assert "1 layer in floating point: its int8 makes the error too large" in rest
     before, after, ideal = (Runner(m).run(data[0])[0] for m in (model, result.model, without(model)))
     assert np.abs(after - ideal).max() < np.abs(before - ideal).max()
+
+
+def test_sizes_that_onnx_runtime_wrote_get_other_names() -> None:
+    """Its optimizer writes these names again, and refuses a file that has them."""
+    model = parsed(
+        f"""{X} {W} c = Conv <pads = [1, 1, 1, 1]> (dx, dw) r = Reshape (c, gemm_input_shape)
+        m = MatMul (r, u) a = Add (m, b) y = Reshape (a, gemm_output_shape)""",
+        gemm_input_shape=np.array([1, 2048], np.int64),
+        gemm_output_shape=np.array([1, 32, 8, 8], np.int64),
+        u=np.eye(2048, dtype=np.float32),
+        b=np.zeros(2048, np.float32),
+    )
+    result = repaired(model, data=NOISE)
+    assert not [t.name for t in result.model.graph.initializer if re.fullmatch("gemm_.*_shape", t.name)]
+    ort.InferenceSession(result.model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 def test_a_tensor_that_saturates_is_named() -> None:

@@ -20,7 +20,6 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError, UsageError
-from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
@@ -37,7 +36,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.histograms import METHODS, Histogram, scale_of
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset, without_defaults
+from surgeon.precision.repair_qdq import at_opset, opened
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
@@ -92,8 +91,7 @@ class Checked(NamedTuple):
 def quantized(source: Source, options: Options, data: Samples) -> Checked:
     """The model with pairs and weights of eight bits. Raises UsageError, and ModelError where that cannot be."""
     kind = FP8 if options.fp8 else INT8
-    whole = with_weights(source.proto(), source.base)
-    told = without_defaults(whole)
+    whole, told = opened(source.proto(), source.base)
     whole, lacking = without_lacking_types(whole, options.target)
     model = at_opset(whole, max(BY_AXIS, kind.opset))
     if any(n.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for n in model.graph.node):

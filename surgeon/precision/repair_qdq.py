@@ -7,6 +7,7 @@ Pairs that raise the error are dropped, those that raise it most first.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,12 @@ from surgeon.errors import UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
-from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, refill, returning
+from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_instead, refill, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, Placed, followed, placed
-from surgeon.pipeline.prepared import Prepared, Text, applied
+from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
 from surgeon.pipeline.quantizing import Manner, Writing
 from surgeon.pipeline.source import Source
@@ -41,6 +42,9 @@ from surgeon.report import QUANTIZE, Applied, counted
 MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
 TOO_FAR = "its int8 makes the error too large"
+# What ONNX Runtime's optimizer calls the sizes of a MatMul with its Add, again in a file that has such names already:
+# 1.32 then refuses the file.
+FUSED_SIZES = re.compile(r"gemm_(input|output)_shape")
 SHOWN = 3  # names of inputs that become weights
 SATURATED = 0.5  # of the numbers of a tensor: its scale is a mistake
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
@@ -52,8 +56,7 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
     data  inputs on which the error is measured; drawn ones where it is None
     """
     given, base = source.proto(), source.base
-    whole = with_weights(given, base)
-    told = without_defaults(whole)
+    whole, told = opened(given, base)
     model = _with_scales_by_axis(whole)
     known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
     standard, first = standardized(model, options, base, known)
@@ -73,8 +76,7 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
     Raises UsageError where the cache or the model is not of that kind, ModelError where the model cannot be run.
     """
     assert options.calibration_cache is not None
-    whole = with_weights(source.proto(), source.base)
-    told = without_defaults(whole)
+    whole, told = opened(source.proto(), source.base)
     model = _with_scales_by_axis(whole)
     if any(n.op_type == "QuantizeLinear" for n in model.graph.node):
         raise UsageError("--calibration-cache is for a model without quantizers. For others there is --repair-qdq.")
@@ -97,7 +99,20 @@ def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
     return said + [f"{counted(len(names), 'line')} {why}: {', '.join(names)}" for why, names in whys.items()]
 
 
-def without_defaults(model: ModelProto) -> list[str]:
+def opened(source: ModelProto, base: Path | None) -> tuple[ModelProto, list[str]]:
+    """A model with its weights, as TensorRT's parser and ONNX Runtime read it; and a sentence on that, or nothing."""
+    model = with_weights(source, base)
+    told = _without_defaults(model)
+    taken = {t.name for t in model.graph.initializer if FUSED_SIZES.match(t.name)}
+    fresh = fresh_name(model) if taken else None
+    for tensor in model.graph.initializer:
+        if fresh is not None and tensor.name in taken:
+            old, tensor.name = tensor.name, fresh(tensor.name, "sizes")
+            read_instead(model.graph, old, tensor.name)
+    return model, told
+
+
+def _without_defaults(model: ModelProto) -> list[str]:
     """Make weights of the inputs of a model that have a default; returns a sentence on them, or nothing.
 
     TensorRT's parser makes no input of one that has an initializer. Before IR version 4 every weight was written so.

@@ -15,7 +15,6 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
-from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import words
@@ -29,7 +28,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset, without_defaults
+from surgeon.precision.repair_qdq import at_opset, opened
 from surgeon.precision.search import fewest
 from surgeon.precision.standard import QUANTIZED_LIMIT
 from surgeon.report import QUANTIZE, counted
@@ -112,8 +111,7 @@ def quantized(source: Source, options: Options, data: Samples | None) -> Prepare
             f"{kind.option} needs a target that reads {kind.name} and opset {BLOCKED}: TensorRT 10.8 and later, and "
             f"TensorRT-RTX. For {target} there is --int8."
         )
-    whole = with_weights(source.proto(), source.base)
-    told = without_defaults(whole)
+    whole, told = opened(source.proto(), source.base)
     model = at_opset(whole, BLOCKED)
     if any(o.version < BLOCKED for o in model.opset_import if not o.domain):
         raise ModelError(f"onnx cannot convert the model to opset {BLOCKED}, which {kind.option} needs.")
