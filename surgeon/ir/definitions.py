@@ -17,6 +17,7 @@ from surgeon.ir.attributes import read_attribute
 from surgeon.ir.functions import opset_of
 from surgeon.ir.grouped_attention import grouped_attention
 from surgeon.ir.lattice import HALVES
+from surgeon.ir.operators import words
 from surgeon.ir.protos import all_nodes, copied, refill
 from surgeon.ir.schemas import schema
 
@@ -28,17 +29,9 @@ NORMS = {
 }
 SHIFTED = frozenset({"QLinearAdd", "QLinearAveragePool", "QLinearMul"})  # their zero point is added before they round
 ROUND, CAST_LIKE = 11, 15  # the opsets from which on there are Round and CastLike
-# Of these ONNX Runtime's kernel rounds otherwise than the definition does.
-STRAYING = frozenset(
-    {
-        "GroupQueryAttention",  # of rows that are not specified it makes others
-        "QLinearAdd",
-        "QLinearAveragePool",
-        "QLinearMul",
-        "QLinearReduceMean",
-        "QLinearSoftmax",
-    }
-)
+# Of these ONNX Runtime's kernel rounds otherwise than the definition does; of GroupQueryAttention it makes other rows
+# that are not specified.
+STRAYING = words("GroupQueryAttention QLinearAdd QLinearAveragePool QLinearMul QLinearReduceMean QLinearSoftmax")
 
 
 def strays(node: NodeProto, half: bool) -> bool:
@@ -461,19 +454,28 @@ def qlinear_mul(
     return _shifted_integers(whole * (a_scale * b_scale / scale), zero, a)
 
 
-def qlinear_softmax(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, axis: Any = -1, opset: Any = 13) -> Any:
-    numbers = _numbers(x, x_scale, x_zero)
-    if opset < 13:
-        lead = int(np.prod(x.shape[: axis % x.ndim], dtype=np.int64))
-        return _integers(_softmax(numbers.reshape(lead, -1)).reshape(x.shape), scale, zero, x)
-    return _integers(_softmax(numbers, axis), scale, zero, x)
+def _of_numbers(compute: Any) -> Any:
+    """An operator of one quantized tensor, by what it makes of the numbers."""
+
+    def run(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, **attrs: Any) -> Any:
+        return _integers(compute(_numbers(x, x_scale, x_zero), **attrs), scale, zero, x)
+
+    return run
 
 
-def qlinear_mean(
-    x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, axes: Any = (), keepdims: Any = 1
-) -> Any:
-    mean = _numbers(x, x_scale, x_zero).mean(axis=tuple(axes), keepdims=bool(keepdims), dtype=np.float32)
-    return _integers(mean, scale, zero, x)
+def _softmax_at(x: Any, axis: Any, opset: Any = 13) -> Any:
+    if opset >= 13:
+        return _softmax(x, axis)
+    lead = int(np.prod(x.shape[: axis % x.ndim], dtype=np.int64))
+    return _softmax(x.reshape(lead, -1)).reshape(x.shape)
+
+
+def _mean(x: Any, axes: Any = (), keepdims: Any = 1) -> Any:
+    return x.mean(axis=tuple(axes), keepdims=bool(keepdims), dtype=np.float32)
+
+
+def _leaky_relu(x: Any, alpha: Any) -> Any:
+    return np.where(x < 0, np.float32(alpha) * x, x)
 
 
 def qlinear_global_pool(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, channels_last: Any = 0) -> Any:
@@ -486,41 +488,19 @@ def qlinear_global_pool(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any
 def qlinear_pool(
     x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, channels_last: Any = 0, **attrs: Any
 ) -> Any:
-    from onnx.reference.ops.op_average_pool import AveragePool_19
-
     numbers = _numbers(x, x_scale, x_zero)
-    numbers = np.moveaxis(numbers, -1, 1) if channels_last else numbers
-    given = {
-        "auto_pad": "NOTSET",
-        "ceil_mode": 0,
-        "count_include_pad": 0,
-        "dilations": None,
-        "pads": None,
-        "strides": None,
-    }
-    given |= {name: v for name, v in attrs.items() if v is not None}
-    run: Any = AveragePool_19._run
-    y = run(_Bare(), numbers, **given)[0].astype(np.float32)
+    y = _by_reference("AveragePool", np.moveaxis(numbers, -1, 1) if channels_last else numbers, **attrs)
     return _shifted_integers((np.moveaxis(y, 1, -1) if channels_last else y) / scale, zero, x)
 
 
-class _Bare:
-    """What the pool's code asks of its object."""
+def _by_reference(op: str, *inputs: Any, **attrs: Any) -> Any:
+    """What ONNX's operator makes of inputs."""
+    from onnx.reference import ReferenceEvaluator
 
-    def __getattr__(self, name: str) -> Any:
-        from onnx.reference.ops.op_average_pool import AveragePool_19
-
-        found = getattr(AveragePool_19, name)
-        return found.__get__(self) if callable(found) else found
-
-
-def qlinear_sigmoid(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None) -> Any:
-    return _integers(_sigmoid(_numbers(x, x_scale, x_zero)), scale, zero, x)
-
-
-def qlinear_leaky_relu(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any = None, alpha: Any = 0.01) -> Any:
-    numbers = _numbers(x, x_scale, x_zero)
-    return _integers(np.where(numbers < 0, np.float32(alpha) * numbers, numbers), scale, zero, x)
+    given = {f"x{k}": x for k, x in enumerate(inputs) if x is not None}
+    node = helper.make_node(op, list(given), ["y"], **{name: v for name, v in attrs.items() if v is not None})
+    outputs: Any = ReferenceEvaluator(node).run(None, given)
+    return outputs[0]
 
 
 def qlinear_concat(scale: Any, zero: Any, *parts: Any, axis: Any = 0) -> Any:
@@ -605,13 +585,7 @@ def nhwc_fused_conv(
 
 
 def nhwc_conv(x: Any, w: Any, bias: Any = None, **attrs: Any) -> Any:
-    from onnx.reference.ops.op_conv import _conv_implementation
-
-    convolve: Any = _conv_implementation
-    y = convolve(
-        np.moveaxis(x, -1, 1), np.moveaxis(w, -1, 1), bias, attrs.get("auto_pad") or "NOTSET", attrs.get("dilations"),
-        attrs.get("group") or 1, attrs.get("kernel_shape"), attrs.get("pads"), attrs.get("strides"),
-    )  # fmt: skip
+    y = _by_reference("Conv", np.moveaxis(x, -1, 1), np.moveaxis(w, -1, 1), bias, **attrs)
     return np.moveaxis(y, 1, -1)
 
 
@@ -641,11 +615,11 @@ DEFINITIONS: dict[str, Any] = {
     "QLinearAveragePool": qlinear_pool,
     "QLinearConcat": qlinear_concat,
     "QLinearGlobalAveragePool": qlinear_global_pool,
-    "QLinearLeakyRelu": qlinear_leaky_relu,
+    "QLinearLeakyRelu": _of_numbers(_leaky_relu),
     "QLinearMul": qlinear_mul,
-    "QLinearReduceMean": qlinear_mean,
-    "QLinearSigmoid": qlinear_sigmoid,
-    "QLinearSoftmax": qlinear_softmax,
+    "QLinearReduceMean": _of_numbers(_mean),
+    "QLinearSigmoid": _of_numbers(_sigmoid),
+    "QLinearSoftmax": _of_numbers(_softmax_at),
     "QLinearWhere": qlinear_where,
     "QuickGelu": quick_gelu,
     "RotaryEmbedding": rotary,
