@@ -39,26 +39,15 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rule(node)
+@rule(node | op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY))
 def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
-    require(not _is_training(b, b.root), "it is in training mode")
-    channels = _channels_beside_reshape(b, x, b.root.inputs[0])
-    return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
-
-
-@rule(op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY))
-def reshaped_back_to_itself(b, x, epsilon, momentum, **parameters):
+    """A Reshape on one side of the node changes nothing."""
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
-    channels = _channels_beside_reshape(b, x, b.root.outputs[0])
-    return b.BatchNormalization(x, *_once(b, channels, parameters), epsilon=epsilon, momentum=momentum)
-
-
-def _channels_beside_reshape(b: Builder, x: Value, reshaped: Value) -> int:
-    """The number of channels of x; declines silently unless a Reshape on one side of the node changes nothing."""
+    reshaped = b.root.inputs[0] if inside is b.root else b.root.outputs[0]
     whole = require_some(dims(b, x))
     require(len(whole) >= 2 and isinstance(whole[1], int) and same_shape(b, reshaped, x))
-    return whole[1]
+    return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
 def _is_training(b: Builder, node: Node) -> bool:

@@ -34,23 +34,15 @@ def decompose_not(b, x):
     return b.typed(b.Sub(numbers(b, ones, dtype), number), dtype)
 
 
-@rule(op.BitwiseAnd(x, y), strategy="decompose")
-def decompose_and(b, x, y):
+@rule(op.BitwiseAnd(x, y) | op.BitwiseOr(x, y) | op.BitwiseXor(x, y), strategy="decompose")
+def decompose(b, x, y):
     one, other = carried(b, x), carried(b, y)
-    return b.typed(_common(b, x, y, one, other), b.dtype(x))
-
-
-@rule(op.BitwiseOr(x, y), strategy="decompose")
-def decompose_or(b, x, y):
-    one, other = carried(b, x), carried(b, y)
-    return b.typed(b.Add(one, b.Sub(other, _common(b, x, y, one, other))), b.dtype(x))
-
-
-@rule(op.BitwiseXor(x, y), strategy="decompose")
-def decompose_xor(b, x, y):
-    one, other = carried(b, x), carried(b, y)
-    common = _common(b, x, y, one, other)
-    return b.typed(b.Add(b.Sub(one, common), b.Sub(other, common)), b.dtype(x))
+    made = _common(b, x, y, one, other)
+    if b.root.op == "BitwiseOr":
+        made = b.Add(one, b.Sub(other, made))
+    elif b.root.op == "BitwiseXor":
+        made = b.Add(b.Sub(one, made), b.Sub(other, made))
+    return b.typed(made, b.dtype(x))
 
 
 def _common(b: Builder, x: Value, y: Value, one: Value, other: Value) -> Value:

@@ -204,15 +204,10 @@ def _like(b: Builder, node: Node, inputs: list[Value]) -> Value:
 # ---- writing it ------------------------------------------------------------------------------------------------------
 
 
-@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon), strategy="decompose")
+@rule(either, strategy="decompose")
 def decompose(b, x, scale, bias, num_groups, epsilon):
-    if b.opset < NATIVE:
+    if b.root.op == "GroupNormalization" and b.opset < NATIVE:
         return _by_reshape(b, x, num_groups, epsilon, scale, bias)
-    return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
-
-
-@rule(op.GroupNorm(x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon), strategy="decompose")
-def decompose_own(b, x, scale, bias, num_groups, epsilon):
     return _with_channels(b, _by_reshape(b, x, num_groups, epsilon), scale, bias, b.rank(x))
 
 

@@ -124,21 +124,17 @@ def behind(b, x, scale, bias, epsilon, **outer):
     return b.InstanceNormalization(x, *channels_with_behind(b, x, scale, bias, **outer), epsilon=epsilon)
 
 
-@rule(op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer")))
-def transposed_back(b, x, scale, bias, epsilon, inner, outer):
-    require(cancel(inner, outer))
-    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
-
-
-@rule(op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon))
-def reshaped_to_itself(b, x, scale, bias, epsilon):
-    require(same_shape(b, b.root.inputs[0], x))
-    return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
-
-
-@rule(op.Reshape(node, ANY))
-def reshaped_back_to_itself(b, x, scale, bias, epsilon):
-    require(same_shape(b, b.root.outputs[0], x))
+@rule(
+    op.Transpose(op.Transpose(node, perm=attr("inner")), perm=attr("outer"))
+    | op.InstanceNormalization(op.Reshape(x, ANY), scale, bias, epsilon=epsilon)
+    | op.Reshape(node, ANY)
+)
+def where_it_was(b, x, scale, bias, epsilon, inner=None, outer=None):
+    """Beside the node is what moves nothing."""
+    if inner is not None:
+        require(cancel(inner, outer))
+    else:
+        require(same_shape(b, b.root.outputs[0] if b.root.key == "Reshape" else b.root.inputs[0], x))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 

@@ -22,9 +22,11 @@ x = var("x")
 exp = op.Exp(x)
 grown = exp * exp + exp * 2 | exp * (exp + 2) | op.Pow(exp + 1, 2) - 1 | (exp + 1) * (exp + 1) - 1
 quotient = grown / (grown + 2)
+sigmoid = op.Sigmoid(x)
+w = sigmoid * (2 - sigmoid)
 
 
-@rule(x * op.Tanh(op.Softplus(x)))
+@rule(x * op.Tanh(op.Softplus(x)) | x * (w / (2 - w)))
 def fuse(b, x):
     require_op(b, "Mish", x)
     return b.Mish(x)
@@ -34,16 +36,6 @@ def fuse(b, x):
 def fuse_quotient(b, x):
     require_op(b, "Softplus", x)
     return b.Mul(x, b.Tanh(b.Softplus(x)))
-
-
-sigmoid = op.Sigmoid(x)
-w = sigmoid * (2 - sigmoid)
-
-
-@rule(x * (w / (2 - w)))
-def fuse_sigmoid(b, x):
-    require_op(b, "Mish", x)
-    return b.Mish(x)
 
 
 @rule(op.Mish(x), strategy="decompose")

@@ -25,14 +25,8 @@ def fuse(b, x, beta=None):
     return b.Swish(x, alpha=1.0 if beta is None else float(beta.reshape(())))
 
 
-@rule(x * op.Sigmoid(x * 1))
-def without_one(b, x):
-    require_op(b, "Sigmoid", x)
-    return b.Mul(x, b.Sigmoid(x))
-
-
-@rule(x / (op.Exp(op.Neg(x)) + 1))
-def fuse_quotient(b, x):
+@rule(x * op.Sigmoid(x * 1) | x / (op.Exp(op.Neg(x)) + 1))
+def shorten(b, x):
     require_op(b, "Sigmoid", x)
     return b.Mul(x, b.Sigmoid(x))
 
