@@ -10,7 +10,7 @@ Price     25 nodes for each row but the last. 1,000 matrices of 3 x 3 in ONNX Ru
 
 from surgeon import Builder, Value, op, require, rule, var
 
-from ._elimination import pivoted, without_first
+from ._arithmetic import pivoted, without_first
 
 LARGEST = 4  # rows
 

@@ -10,7 +10,7 @@ from surgeon import Builder, Decline, Value, require
 from surgeon.ir.operators import ELEMENTWISE
 from surgeon.ir.schemas import schema
 
-from .._elimination import part, pivoted, without_first
+from .._arithmetic import part, pivoted, without_first
 from .._operator_support import takes_type
 from .table import Result, body, given, known, plus, sizes
 

@@ -141,29 +141,24 @@ def merged(
                 return None
             factor = vector(b, factor, None, dtype)
         if kind == "Add":
-            shift = plus(b, shift, factor)
+            shift = combined(b, "Add", shift, factor)
             continue
-        scale = times(b, scale, factor)
-        shift = shift if is_constant(shift, 0) else times(b, shift, factor)
+        scale = combined(b, "Mul", scale, factor)
+        shift = shift if is_constant(shift, 0) else combined(b, "Mul", shift, factor)
     return scale, shift
 
 
-def times(b: Builder, one: Factor, other: Factor) -> Factor:
-    """The product of two factors of one shape; constants are multiplied here, in float64."""
+def combined(b: Builder, kind: str, one: Factor, other: Factor) -> Factor:
+    """The product (Mul) or the sum (Add) of two factors of one shape; constants are computed here, in float64."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.astype(np.float64) * other.astype(np.float64)
-    if is_constant(one, 1):
+        one, other = one.astype(np.float64), other.astype(np.float64)
+        return one * other if kind == "Mul" else one + other
+    neutral = neutral_of(kind)
+    if is_constant(one, neutral):
         return other
-    return one if is_constant(other, 1) else b.Mul(_like(b, one, other), _like(b, other, one))
-
-
-def plus(b: Builder, one: Factor, other: Factor) -> Factor:
-    """The sum of two factors of one shape; constants are added here, in float64."""
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.astype(np.float64) + other.astype(np.float64)
-    if is_constant(one, 0):
-        return other
-    return one if is_constant(other, 0) else b.Add(_like(b, one, other), _like(b, other, one))
+    if is_constant(other, neutral):
+        return one
+    return b.node(kind, [_like(b, one, other), _like(b, other, one)], 1, "", {})
 
 
 def _like(b: Builder, factor: Factor, other: Factor) -> Factor:
@@ -263,13 +258,13 @@ def channels_with_behind(
         # else it is the sum of two branches, not an affine part
         require(found is not None or b.value(outer_shift) is not None)
         shift = _of_channels(b, found, size, dtype, "the shift after it is not one number a channel")
-        return scale, vector(b, plus(b, old_bias, shift), size, dtype)
+        return scale, vector(b, combined(b, "Add", old_bias, shift), size, dtype)
     found = along(b, outer_scale, n, [1])
     factor = _of_channels(b, found, size, dtype, "the scale after it is not one number a channel")
     splits = not is_constant(old_bias, 0) and not isinstance(factor, np.ndarray)
     require(not splits, "the scale after it is computed: where it is inf, (x + bias) * scale is, and not inf - inf")
-    new_scale = vector(b, times(b, old_scale, factor), size, dtype)
-    new_bias = old_bias if is_constant(old_bias, 0) else times(b, old_bias, factor)
+    new_scale = vector(b, combined(b, "Mul", old_scale, factor), size, dtype)
+    new_bias = old_bias if is_constant(old_bias, 0) else combined(b, "Mul", old_bias, factor)
     return new_scale, vector(b, new_bias, size, dtype)
 
 

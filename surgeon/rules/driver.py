@@ -18,16 +18,14 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.report import Declined
 from surgeon.rules import cost, scalars
+from surgeon.rules.alike import Repeats, Unchanged
+from surgeon.rules.asked import Overruled, Skips
 from surgeon.rules.builder import Builder, name_of_rewrite
 from surgeon.rules.context import Context, Lowering
 from surgeon.rules.index import Index
 from surgeon.rules.match import Match, match
-from surgeon.rules.overruled import Overruled
 from surgeon.rules.pattern import Op, roots
-from surgeon.rules.repeats import Repeats
 from surgeon.rules.rule import Decline, ModelRule, Pass, Rule, Stage, require
-from surgeon.rules.skips import Skips
-from surgeon.rules.unchanged import Unchanged
 from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 from surgeon.targets.unsupported import Unsupported

@@ -23,30 +23,21 @@ def looped_input(node: Node) -> str | None:
            source="onnx-tensorrt@4225037 to @9f82b2b transposeTensor: isIdentityPerm returns the tensor "
                   "itself; measured with TensorRT 8.4.1.5")  # fmt: skip
 def transposed_input(node: Node) -> str | None:
-    given, made = input_of(node, 0), node.outputs[0]
-    if not _is_given(given) or made is None or not _keeps_order(node):
-        return None
-    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
+    return _handed_on(node) if _keeps_order(node) else None
 
 
 @condition("Flatten", between((7, 0), (8, 4)),
            source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2, else the tensor itself; measured with "
                   "TensorRT 8.4.1.5")  # fmt: skip
 def flattened_input(node: Node) -> str | None:
-    given, made = input_of(node, 0), node.outputs[0]
-    if not _is_given(given) or made is None or rank_of(node) != 2 or node.attr("axis") not in (1, -1):
-        return None
-    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
+    return _handed_on(node) if rank_of(node) == 2 and node.attr("axis") in (1, -1) else None
 
 
 @condition("Dropout", between((7, 0), (8, 4)),
            source="measured with TensorRT 8.4.1.5, with two outputs; earlier releases assumed to be the "
                   "same")  # fmt: skip
 def dropped_input(node: Node) -> str | None:
-    given, made = input_of(node, 0), node.outputs[0]
-    if not _is_given(given) or made is None or len(node.proto.output) < 2:
-        return None
-    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
+    return _handed_on(node) if len(node.proto.output) > 1 else None
 
 
 def keeps_name(identity: Node) -> bool:
@@ -60,6 +51,14 @@ def keeps_name(identity: Node) -> bool:
 def _is_given(value: Value | None) -> bool:
     """Whether a tensor is an input of the model, not of a body."""
     return value is not None and value.is_input and value.graph is value.graph.model.graph
+
+
+def _handed_on(node: Node) -> str | None:
+    """The reason why a node that hands an input of the model on as its own is unsupported."""
+    given, made = input_of(node, 0), node.outputs[0]
+    if not _is_given(given) or made is None:
+        return None
+    return _renamed(given, f"__{made.name}" if made.is_output else made.name)
 
 
 def _keeps_order(node: Node) -> bool:
