@@ -71,6 +71,33 @@ def test_the_bytes_decide(more: int, kept: bool) -> None:
     assert len(result.report.tuned) == 1
 
 
+@pytest.mark.parametrize(
+    ("second", "kept"), [(-1, {}), (30_000, {20}), (90_000, {20})], ids=["both", "one", "one alone"]
+)
+def test_all_windows_of_a_pass_are_tried_together_first(second: int, splits: int) -> None:
+    """`second`: how many bytes the second block costs more with two convolutions; the first saves 50,000."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1,2,20,20] x) => (float[1,1,20,20] y, float[1,1,20,20] z, float[1,1,40,20] u, float[1,1,40,20] v)
+            <float[2,2,1,1] w = {1,2,3,4}> {
+            c = Conv <kernel_shape = [1,1]> (x, w)
+            y, z = Split <axis = 1> (c)
+            d = Concat <axis = 2> (x, x)
+            e = Conv <kernel_shape = [1,1]> (d, w)
+            u, v = Split <axis = 1> (e)
+        }""")
+
+    def measure(written: onnx.ModelProto) -> Moved:
+        left = {n.output[0] for n in written.graph.node if n.op_type == "Split"}
+        return Moved(1_000_000 - 50_000 * ("y" not in left) + second * ("u" not in left), 10)
+
+    options = Options.checked(RewriteOptions(target="rtx", tune=True, skip=["concat-conv", "conv-batch-norm"]))
+    result = rewritten(Source(model), options, measure)
+    assert _ops(result.model).count("Split") == splits
+    names = [line.split(",")[0] for line in result.report.tuned]
+    apart = ["split-conv", "split-conv"] if second > 50_000 else ["without split-conv", "without split-conv"]
+    assert sorted(names) == sorted(["split-conv", *apart])
+
+
 def test_fewer_kernels_decide_where_the_bytes_are_the_same() -> None:
     def measure(model: onnx.ModelProto) -> Moved:
         return Moved(1_000_000, 10 if "Split" in _ops(model) else 9)

@@ -1,9 +1,10 @@
 """`--tune`: rewrites that are tried, and kept where the target then moves fewer bytes.
 
 The passes marked `TUNES` are tried on the finished model, after the conversion to half precision. Windows with the same
-operators and shapes are one candidate, so equal blocks are tried once. Each is proved as every rewrite is. A candidate
-stays if the engine moves fewer bytes with it, or as many with fewer kernels, and the error of each output is within the
-tolerance. The order of the candidates is fixed, so two runs that end in time give the same model.
+operators and shapes are one candidate, so equal blocks are tried once. All windows of a pass are tried together first.
+Where they stay, the model without each candidate is tried. Each is proved as every rewrite is. A candidate stays if the
+engine moves fewer bytes with it, or as many with fewer kernels, and the error of each output is within the tolerance.
+The order of the candidates is fixed, so two runs that end in time give the same model.
 """
 
 from __future__ import annotations
@@ -96,31 +97,38 @@ class Tuner:
         if now is None:
             self.stopped = "TensorRT-RTX does not build the model, so nothing was tried"
             return None
-        groups = self._groups()
+        candidates = self._candidates()
         chosen: Keys = frozenset()
         best: tuple[ModelProto, Report] | None = None
-        for turn, (kind, keys) in enumerate(groups.items()):
-            self._progress("trying rewrites", turn, len(groups))
+        for turn, (name, keys) in enumerate(candidates):
+            self._progress("trying rewrites", turn, len(candidates))
             if time.monotonic() > until:
-                left = counted(len(groups) - turn, "candidate")
-                self.stopped = f"the time of {seconds:g} s was over before {left} of {len(groups)} were tried"
+                left = counted(len(candidates) - turn, "candidate")
+                self.stopped = f"the time of {seconds:g} s was over before {left} of {len(candidates)} were tried"
                 break
-            model, made = self._rewritten(chosen | keys)
+            wanted = chosen - keys if keys <= chosen else chosen | keys
+            model, made = self._rewritten(wanted)
             after = self._measure(model)
             why = self._why_not(now, after, model)
-            self.tried.append(Tried(kind.name, len(keys), now, after, why))
+            said = f"without {name}" if keys <= chosen else name
+            self.tried.append(Tried(said, len(keys), now, after, why))
             if not why and after is not None:
-                now, chosen, best = after, chosen | keys, (model, made)
+                now, chosen, best = after, wanted, (model, made)
         return best
 
-    def _groups(self) -> Mapping[Kind, Keys]:
-        """The rewrites of each pass by kind, those of the most elements first."""
+    def _candidates(self) -> list[tuple[str, Keys]]:
+        """All rewrites of each pass that has several kinds, then each kind, those of the most elements first."""
+        whole: list[tuple[str, Keys]] = []
         found: dict[Kind, Keys] = {}
         for p in self._options.tuning:
             run = Run(self._source, replace(self._options, selected=(p,)), self._known)
-            found.update(_groups(_rewrites(run.result()[1])))
+            kinds = _groups(_rewrites(run.result()[1]))
+            if len(kinds) > 1:
+                whole.append((p.name, frozenset().union(*kinds.values())))
+            found.update(kinds)
         self._others = frozenset(key for keys in found.values() for key in keys)
-        return dict(sorted(found.items(), key=lambda item: (-_elements(item[0]) * len(item[1]), str(item[0]))))
+        ordered = sorted(found.items(), key=lambda item: (-_elements(item[0]) * len(item[1]), str(item[0])))
+        return [*whole, *((kind.name, keys) for kind, keys in ordered)]
 
     def _rewritten(self, wanted: Keys) -> tuple[ModelProto, Report]:
         """The model with some of the rewrites and no others: one may make nodes at which another pass applies."""
