@@ -6,6 +6,9 @@ Rewrites  f(If(condition) {a} {b}), where a and b have different ranks, f(a) and
                                              ->   If(condition) {f(a)} {f(b)}, with all nodes on the way to f
           a Squeeze of a size that is not static in such a branch  ->  Gather of its first element: TensorRT builds
                                                   both branches for every size, this one where it is not 1, too
+          with --option sink_transposes=1, Transpose(If(condition) {a} {b})
+                                             ->   If(condition) {Transpose(a)} {Transpose(b)}: TensorRT 11.1 and
+                                                  11.2 compute wrong numbers of a Resize after the first
 Exact     Bit for bit.
 Price     The nodes on the way are in both branches; one branch runs, in the same time (0.02 ms for [64,512]).
 
@@ -26,6 +29,7 @@ from surgeon.targets.conditions.control_flow import branches_of_other_rank
 from ._copy import BRANCHES, again, copied, present, reads_of_function, written_out
 from ._shapes import input_of
 
+OPTIONS = ("sink_transposes",)  # 1: `turned` runs
 MOST = 64  # nodes on the way
 FIRST = "first~"  # the constant 0 in a branch that is copied
 
@@ -61,6 +65,28 @@ def sink(editor):
         for end in way.ends:
             _sink(editor, node, way, end)
         changed |= bool(way.ends)
+    return changed
+
+
+@model_rule(stage=Stage.CLEAN)
+def turned(editor):
+    changed = False
+    for node in list(editor.nodes({"Transpose"}.__contains__)):
+        builder = editor.builder(node)
+        if not builder.options.get("sink_transposes") or editor.excluded(node):
+            continue
+        chosen, made = node.inputs[0].producer, node.outputs[0]
+        if chosen is None or chosen.op != "If" or chosen.graph is not node.graph:
+            continue
+        if any(map(reads_of_function, (chosen.body(name) for name in BRANCHES))):
+            editor.decline(node, "a branch reads an attribute of its function")
+            continue
+        shape = editor.model.shape(made)
+        if shape is None:
+            editor.decline(node, "its rank is not known")
+            continue
+        _sink(editor, chosen, Way([node], [node], {made: (shape, shape)}), node)
+        changed = True
     return changed
 
 

@@ -48,3 +48,10 @@ ATTENTION = """(TYPE[1,2,8,16] q, TYPE[1,2,16,8] k, TYPE[1,2,8,16] v, TYPE[1] s)
 def test_a_known_bug_is_said_for_its_releases(made: ModelProto, target: str, source: str) -> None:
     found = [w for w in surgeon.check(made, target=target).warnings if w.startswith("known bug")]
     assert len(found) == bool(source) and all(source in w for w in found), found
+
+
+def test_a_transpose_in_the_branches_of_an_if_is_not_the_known_bug() -> None:
+    made = onnx.parser.parse_model(TURNED)
+    result = surgeon.rewrite(made, target="11.1", options={"sink_transposes": 1})
+    assert [a.pass_name for a in result.report.applied] == ["if-branch-ranks"]
+    assert not any(w.startswith("known bug") for w in surgeon.check(result.model, target="11.1").warnings)

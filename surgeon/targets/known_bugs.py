@@ -106,7 +106,7 @@ BUGS = (
         _turned_if,
         "a Resize of the Transpose of an If",
         "gave numbers that are off by more than the values themselves, on sm_75 and sm_86",
-        "put the Transpose before the If, into its branches",
+        "--option sink_transposes=1 puts the Transpose into the branches of the If",
         "NVIDIA/TensorRT#4846",
     ),
     Bug(
