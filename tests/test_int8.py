@@ -313,3 +313,10 @@ def test_whole_models_are_compared_with_the_original() -> None:
     result = quantized(model(), verify="full")
     (moved,) = result.report.errors("measured")
     assert result.report.verify["max_error"] == moved > 0
+
+
+@pytest.mark.parametrize(("tolerance", "limit"), [(None, 0.05), (0.06, 0.02), (0.021, 0.01)])
+def test_half_precision_has_a_third_of_the_tolerance(tolerance: float | None, limit: float) -> None:
+    """With 0.01 22 convolutions of nudenet stayed fp32, and TensorRT-RTX did not build it."""
+    conversion = quantized(model(), target="rtx", tolerance=tolerance).precision
+    assert conversion is not None and conversion.tolerance == pytest.approx(limit)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from surgeon.precision.quantize import Checked
     from surgeon.precision.tuning import Measure
 
+PART_OF_HALF = 1 / 3  # of the tolerance of a model in eight bits: what half precision may change
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
 
@@ -67,12 +68,17 @@ def _converted(result: Result, options: Options) -> Result:
     """The result in half precision, rewritten and converted again where the types let passes find more."""
     from surgeon.precision.conversion import MEASURED, convert  # a plain rewrite starts without them
     from surgeon.precision.data import load_metric
-    from surgeon.precision.standard import LIMIT
+    from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT
 
+    tolerance = LIMIT if options.tolerance is None else options.tolerance
+    if options.int8 or options.fp8:  # the error of the written model decides: see `rewritten`
+        tolerance = max(LIMIT, PART_OF_HALF * (options.tolerance or QUANTIZED_LIMIT))
+    elif options.quantizes:
+        tolerance = LIMIT
     to_half = partial(
         convert,
         way=options.way,
-        tolerance=LIMIT if options.tolerance is None or options.quantizes else options.tolerance,
+        tolerance=tolerance,
         metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
         data=_samples(options),
