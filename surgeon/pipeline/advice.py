@@ -10,7 +10,7 @@ from onnx import TensorProto
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
 from surgeon.ir.files import data_beside
-from surgeon.ir.graph import Node, Value
+from surgeon.ir.graph import Node
 from surgeon.ir.lattice import may_hold_sizes
 from surgeon.ir.model import Model
 from surgeon.pipeline.narrowing import narrowable
@@ -67,17 +67,14 @@ def _option(
     sizes = input_of_sizes(node) if node is not None and node.key in SIZED else None
     if node is not None and sizes is not None and refused.why == float_sizes.check(node):
         given = f"--input {shlex.quote(f'{sizes.name}=int64')} makes it an input of integers"
-        return given if _becomes_sizes(sizes) and not _is_scaled(node) else MEASURED
+        model = node.graph.model
+        becomes = may_hold_sizes(model.dtype(sizes), len(model.shape(sizes) or ()))
+        return given if becomes and not _is_scaled(node) else MEASURED
     if unproved:
         return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
         return "omit --only, --skip or --strategy"
     return NARROWER if refused.node in narrowed else ""
-
-
-def _becomes_sizes(value: Value) -> bool:
-    model = value.graph.model
-    return may_hold_sizes(model.dtype(value), len(model.shape(value) or ()))
 
 
 def _is_scaled(node: Node) -> bool:

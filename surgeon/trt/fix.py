@@ -461,7 +461,7 @@ def _ran(source: Source, result: Result, options: Options) -> Ran:
     same = _interface(before) == _interface(after)
     runner = Runner(with_functions(before if same else after), source.base, threads=THREADS)
     found = plausible(with_functions(after), runner.run, result.shapes if same else None)
-    at = ", ".join(f"{name} {shape_text(array.shape)}" for name, array in found.samples[0].items())
+    at = ", ".join(f"{name} {shape_text(array.shape)}".rstrip() for name, array in found.samples[0].items())
     why = _why_not_compared(before, same, result, options)
     if why:
         return Ran(found.ranges(), at, why=why)

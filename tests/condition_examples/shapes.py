@@ -73,7 +73,7 @@ OF_SIZES = [
     Example("Upsample", "8.5 to 11.4, rtx", OF_FLOATS, 9, BY_NUMBER, (FIXED,), beside=("its input 1 must be an initializer",)),
     Example("HannWindow", "10.4 to 11.4, rtx", OF_FLOATS, 17, *both("(float q, int64 n) => (float[a] y) { r = Cast <to = 7> (q) y = HannWindow (r) }", "Cast <to = 7> (q)", "Cast <to = 7> (n)")),
     # what it is computed through: every operator of the way up is looked at, and one that gives data ends it
-    Example("Slice", "8.4 to 11.4, rtx", OF_FLOATS, 13, *both("(float[2,3] x, float[4,3] q) => (float[a,b] y) <int64[1] e = {1}> { t = Abs (q) m = ReduceMax <keepdims = 0> (t) r = Cast <to = 7> (m) s = Reshape (r, e) y = Slice (x, e, s, e) }", "Abs (q)", "ArgMax <axis = 0> (q)")),
+    Example("Slice", "8.4 to 11.4, rtx", OF_FLOATS, 13, *both("(float[2,3] x, float[4,3] q) => (float[a,b] y) <int64[1] e = {1}> { t = Abs (q) m = ReduceMax <keepdims = 0> (t) r = Cast <to = 7> (m) s = Reshape (r, e) y = Slice (x, e, s, e) }", "Abs (q)", "ArgMax <axis = 0, keepdims = 0> (q)")),
     Example("Slice", "8.4 to 11.4, rtx", OF_FLOATS.replace("floats", "bool"), 13, *both("(float[2,3] x, bool[1] q) => (float[a,b] y) <int64[1] e = {1}> { s = Cast <to = 7> (q) y = Slice (x, e, s, e) }", "bool[1] q", "int64[1] q")),
 ]  # fmt: skip
 

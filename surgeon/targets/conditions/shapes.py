@@ -116,11 +116,9 @@ def input_of_sizes(node: Node) -> Value | None:
     positions = (1,) if node.key == "Resize" and opset_of(node) < 11 else SIZED[node.key]
     read = [input_of(node, position) for position in positions]
     found = sources(read, lambda made: made.key in FOLLOWED, most=SHAPE_CONE)
-    return next((v for v in found if v.is_input and v.graph is v.graph.model.graph and _is_of_data(v)), None)
-
-
-def _is_of_data(value: Value) -> bool:
-    return value.graph.model.dtype(value) not in (0, *INDEX_TYPES)
+    model = node.graph.model
+    given = (v for v in found if v.is_input and v.graph is model.graph)
+    return next((v for v in given if model.dtype(v) not in (0, *INDEX_TYPES)), None)
 
 
 def _may_have_zero(reshape: Node) -> bool:
