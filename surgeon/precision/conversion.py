@@ -61,7 +61,7 @@ from surgeon.precision.comparison import (
     OutputError,
     moved_by_rounding,
 )
-from surgeon.precision.cost import FEWEST, budget_of, cost_of
+from surgeon.precision.cost import FEW_SAMPLES, budget_of, cost_of
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
@@ -89,7 +89,6 @@ LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
-FEW_SAMPLES = 2  # that choose the islands of a model that runs slowly, and of one sample and its variants give ranges
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
@@ -173,8 +172,7 @@ def convert(
         try:
             few = feeds is None or len(feeds) == 1
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
-            budget = budget_of(ranges, conversion.index)
-            most = FEW_SAMPLES if budget <= FEWEST else MOST_KEPT
+            budget, most = budget_of(ranges, conversion.index)
             judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_KEPT else held)
             if chosen is held:  # its worst samples choose
                 conversion.errors(judging, {})

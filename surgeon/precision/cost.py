@@ -8,6 +8,7 @@ from surgeon.ir.following import readers
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE
+from surgeon.precision.comparison import MOST_KEPT
 from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
@@ -15,6 +16,7 @@ from surgeon.precision.ranges import Ranges
 
 SECONDS = 12.0  # that a search may take at about the speed below
 FEWEST, MOST = 6, 96  # measurements
+FEW_SAMPLES = 2  # that a search measures where less than half of the fewest measurements fit with MOST_KEPT
 KERNEL = 8192  # bytes in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 
@@ -49,10 +51,13 @@ def _is_at_softmax(plan: Plan, value: Value) -> bool:
     return ops == {"Softmax"}
 
 
-def budget_of(ranges: Ranges | None, model: Model) -> int:
-    """How many conversions a search may measure: as many as take about SECONDS, counted in the model's arithmetic."""
+def budget_of(ranges: Ranges | None, model: Model) -> tuple[int, int]:
+    """How many conversions a search may measure, and on how many samples.
+
+    As many as take about SECONDS, counted in the model's arithmetic.
+    """
     if ranges is None:
-        return FEWEST
+        return FEWEST, FEW_SAMPLES
     elements = products = 0.0
     nodes = [n for n in model.graph.live() if n.key != "Constant"]
     for node in nodes:
@@ -64,4 +69,5 @@ def budget_of(ranges: Ranges | None, model: Model) -> int:
             columns = sizes[0] if node.op == "Conv" else sizes[-1] if sizes else 1
             products += made * (math.prod(sizes) / max(columns, 1))
     seconds = BASE + len(nodes) * 5e-4 + elements / ELEMENTS + products / PRODUCTS
-    return max(FEWEST, min(MOST, int(SECONDS / seconds)))
+    most = int(SECONDS / seconds)
+    return max(FEWEST, min(MOST, most)), FEW_SAMPLES if most < FEWEST // 2 else MOST_KEPT
