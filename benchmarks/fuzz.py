@@ -283,7 +283,7 @@ def _bytes(proto: ModelProto) -> bytes:
 
 
 def in_processes(
-    seeds: range, jobs: int, until: float, judge: Judging = judge, patience: float = 60.0
+    seeds: range, jobs: int, until: float, judge: Judging = judge, patience: float = 120.0
 ) -> Iterator[Judged]:
     """Every seed judged, each process with every `jobs`th, up to a time of `time.time`.
 
