@@ -80,10 +80,9 @@ from surgeon.rules.registry import passes
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the first of these,
-# and the last on guessed inputs, whose score has a margin. Where it leaves nothing in half precision, the next one is
-# tried. Where the error on the other inputs is above COMFORT, a smaller part is next: so much smaller that the error
-# would not be, but at least half of it.
+# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the first of these.
+# Where it leaves nothing in half precision, the next one is tried. Where the error on the other inputs is above
+# COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it.
 AIMS = (0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
@@ -380,8 +379,8 @@ class _Conversion:
     ) -> Mapping[Node, str]:
         best: Mapping[Node, str] = {}
         left = SEARCHES * budget
-        comfort = COMFORT * result.tolerance / (GUESSED_PART if compare[1].kind == "guessed" else 1)
-        aims, tried = [AIMS[-1] if compare[0].kind == "guessed" else AIMS[0]], set[float]()
+        comfort = COMFORT * result.tolerance
+        aims, tried = [AIMS[0]], set[float]()
         if (compare[1], frozenset[Node](), None) in self._measured:  # the samples that choose are among them
             errors = self.errors(compare[1], {})
             if self._score(errors) <= comfort:
