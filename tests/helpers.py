@@ -58,9 +58,10 @@ def drive(proto: onnx.ModelProto, *passes: Pass, **options: Any) -> Driver:
 
 
 def prepare(name: str, proto: onnx.ModelProto, **given: Any) -> Any:
-    """What a preparation makes of a model by itself; None where it changes nothing."""
+    """What a preparation, such as `freezing` or `declaring.shapes`, makes of a model; None where it changes nothing."""
     asked = Asked(proto, Options.checked(RewriteOptions(**given)), None, ProofCache(None))
-    return import_module(f"surgeon.pipeline.{name}").prepare(asked)
+    module, _, step = name.partition(".")
+    return getattr(import_module(f"surgeon.pipeline.{module}"), step or "prepare")(asked)
 
 
 FEWER = 4

@@ -58,7 +58,7 @@ def test_a_second_run_changes_nothing() -> None:
 def test_what_inference_does_not_know_stays_as_it_is() -> None:
     text = MODEL.replace('"" : 17', '"" : 17, "mine" : 1').replace("{ a =", "{ s = mine.What (x) a =")
     model = with_output("s", text)
-    assert prepare("output_types", model) is None
+    assert prepare("declaring.output_types", model) is None
 
 
 def test_a_graph_without_a_name_turns_no_rewrite_off() -> None:

@@ -112,8 +112,10 @@ ARRAY, ONES, ZEROS = np.array([2.0, 3.0], np.float32), np.ones(2, np.float32), n
 
 def test_constants_are_multiplied_and_added_here() -> None:
     b = asked()[0].b
-    assert shown(factors.times(b, ARRAY, ARRAY)) == [4, 9] and shown(factors.plus(b, ARRAY, ONES)) == [3, 4]
-    product = factors.times(b, ARRAY, ARRAY)
+    assert shown(factors.combined(b, "Mul", ARRAY, ARRAY)) == [4, 9] and shown(
+        factors.combined(b, "Add", ARRAY, ONES)
+    ) == [3, 4]
+    product = factors.combined(b, "Mul", ARRAY, ARRAY)
     assert isinstance(product, np.ndarray) and product.dtype == np.float64
 
 
@@ -122,10 +124,10 @@ def test_what_changes_nothing_makes_no_node(turned: bool) -> None:
     tensors, _ = asked()
     b, x = tensors.b, tensors["three"]
     order = (lambda one, other: (other, one)) if turned else (lambda one, other: (one, other))
-    assert factors.times(b, *order(ONES, x)) is x and factors.plus(b, *order(ZEROS, x)) is x
+    assert factors.combined(b, "Mul", *order(ONES, x)) is x and factors.combined(b, "Add", *order(ZEROS, x)) is x
     assert not b.made
-    for combine, key in ((factors.times, "Mul"), (factors.plus, "Add")):
-        made = combine(b, *order(ARRAY, x))
+    for key in ("Mul", "Add"):
+        made = factors.combined(b, key, *order(ARRAY, x))
         assert isinstance(made, Value) and made.producer is not None and made.producer.key == key
         assert x in made.producer.inputs and any(b.value(v) is not None for v in made.producer.inputs)
 

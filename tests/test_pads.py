@@ -345,11 +345,9 @@ def test_what_is_cut_from_a_tensor_and_put_around_it(padding: Cuts, target: str)
     np.testing.assert_array_equal(Runner(result.model).run({"x": x})[0], np.pad(x, around, padding.mode))  # type: ignore[call-overload]
     assert not surgeon.rewrite(result.model, target=target).report.applied
     ops = [n.op_type for n in result.model.graph.node]
-    if (
-        target in ("8.4", "10.9")
-        and padding.mode != "wrap"
-        and "Concat" not in [n.op_type for n in model.graph.node[:-1]]
-    ):
+    # TensorRT 8.4 takes longer for a reflected Pad of rows than for their Slices and Concat.
+    pads = target == "10.9" or (target == "8.4" and padding.mode != "reflect")
+    if pads and padding.mode != "wrap" and "Concat" not in [n.op_type for n in model.graph.node[:-1]]:
         assert ops in (["Pad"], ["Gather"]), ops
     if target.endswith("dla"):
         assert "Pad" not in ops
