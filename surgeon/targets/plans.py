@@ -111,6 +111,8 @@ ROWS = (
           example="group_norm_4_means_pow_sqrt_2x32x8192_fp16", plan=((5, 6484.3), (5, 10678.7)), measured=BY_PLANS),
     Worse(RTX, "Sub", INSTANCE, without=TURNED, where="convolutions", elements=FEW,
           example="instance_norm_pow_sqrt_1x32x16x16_fp32_conv", plan=((7, 390.9), (7, 423.2)), measured=LATER),
+    Worse(RTX, "Sub GlobalAveragePool", INSTANCE, without=TURNED, where="convolutions",
+          example="instance_norm_moments_1x32x16x16_fp32_conv", plan=((7, 358.4), (7, 423.2)), measured=LATER),
     Worse(RTX, "Sub", INSTANCE, without=TURNED, where="fusible",
           example="instance_norm_of_an_add_1x32x16x16_fp32", plan=((1, 65.5), (2, 131.3)), measured=LATER),
     Worse(RTX, "Sub", INSTANCE, without=TURNED, where="into_convolution -convolved",
