@@ -23,13 +23,13 @@ class _Role:
     """What a tensor of the match is to x.
 
     full      it varies like x. `layout` is x, or the view of x whose shape it has.
-    reduced   it is a statistic of `layout`. `kept`: it has kept dimensions because of how it was computed.
+    reduced   it is a statistic of `layout`. `dims` are its dimensions, named as those of `layout`.
     other     it is neither.
     """
 
     kind: Literal["full", "reduced", "other"]
     layout: Value | None = None
-    kept: bool = True
+    dims: tuple[Dim, ...] | None = None
 
 
 OTHER = _Role("other")
@@ -78,20 +78,51 @@ class _Walk:
         reduced = [role for role in roles if role.kind == "reduced"]
         if not reduced:
             return OTHER
-        return _Role("reduced", reduced[0].layout, all(role.kept for role in reduced))
+        alike = all(role.dims == reduced[0].dims for role in reduced)
+        return reduced[0] if alike else _Role("reduced", reduced[0].layout, self._inferred(value))
 
     def _role_of_mean(self, node: Node, source: _Role) -> _Role:
         assert source.layout is not None  # the patterns take a mean of x, or of what varies like x
         axes = self._reduced_axes(node, source.layout)
         require(self.axes.setdefault(source.layout, axes) == axes, "the means are taken over different axes")
-        return _Role("reduced", source.layout, node.key == "GlobalAveragePool" or bool(node.attr("keepdims")))
+        keeps = node.key == "GlobalAveragePool" or node.attr("keepdims")
+        whole = enumerate(self._dims(source.layout))
+        made = [1 if a in axes else d for a, d in whole if keeps or a not in axes]
+        return _Role("reduced", source.layout, tuple(made))
 
     def _role_of_shaped(self, node: Node, value: Value, source: _Role) -> _Role:
         if source.kind == "full":
             return _Role("full", value)  # a view of x
         if node.key == "Expand" and source.kind == "reduced":
             self._require_kept_sizes(node)
-        return _Role(source.kind, source.layout, kept=False)
+        if source.kind == "other":
+            return OTHER
+        return _Role("reduced", source.layout, self._shaped(node, source.dims) or self._inferred(value))
+
+    def _inferred(self, value: Value) -> tuple[Dim, ...] | None:
+        found = dims(self.b, value)
+        return None if found is None else tuple(found)
+
+    def _shaped(self, node: Node, given: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+        """The dimensions of a mean of the dimensions `given` after a node that shapes it; None where they do not
+        follow from these."""
+        second = [*node.operands(), None][1]
+        constant = self.b.value(second)
+        wanted = elements(self.b, second) if constant is None else [int(d) for d in constant.reshape(-1)]
+        if given is None or wanted is None or None in wanted:
+            return None
+        if node.key == "Reshape":
+            return _reshaped(given, wanted)
+        if node.key == "Expand":
+            return _expanded(given, wanted)
+        if constant is None:
+            return None
+        rank = len(given) + (len(wanted) if node.key == "Unsqueeze" else 0)
+        at = {axis % rank for axis in wanted}
+        if node.key == "Squeeze":
+            return tuple(d for axis, d in enumerate(given) if axis not in at)
+        own = iter(given)
+        return tuple(1 if axis in at else next(own, None) for axis in range(rank))
 
     def _require_kept_sizes(self, expand: Node) -> None:
         """Decline where an Expand may make a mean larger than x. A size that is not known may be 1. An Expand to a
@@ -137,23 +168,41 @@ class _Walk:
         for value, role in roles:
             if role.kind == "full":
                 require(role.layout is layout, "it mixes two shapes of the same tensor")
-            if value is not None and role.kind == "reduced" and not (role.kept and role.layout is layout):
-                require(self._fits(value, layout), "a mean is not where its own dimensions were")
+            if value is not None and role.kind == "reduced":
+                require(self._fits(role.dims, layout), "a mean is not where its own dimensions were")
 
-    def _fits(self, mean: Value, layout: Value) -> bool:
-        """Whether a mean has the rank of a full tensor, one at the reduced axes, and no larger dimension."""
-        whole, own = dims(self.b, layout), dims(self.b, mean)
-        if whole is None or own is None or len(whole) != len(own):
+    def _fits(self, own: tuple[Dim, ...] | None, layout: Value) -> bool:
+        """Whether the dimensions of a mean are those of a full tensor, or one at the reduced axes. One in place of
+        a size that is not known is that size: Reshape, Squeeze and Unsqueeze keep the number of elements."""
+        whole = self._dims(layout)
+        if own is None or len(whole) != len(own):
             return False
         axes = self.axes.get(layout) or (self.axes_of_x() if layout is self.x else ())
         return all(
-            mine in (1, full) if axis in axes else _may_be_equal(mine, full)
+            mine == full or (mine == 1 and (axis in axes or not isinstance(full, int)))
             for axis, (mine, full) in enumerate(zip(own, whole, strict=True))
         )
 
 
-def _may_be_equal(one: Dim, other: Dim) -> bool:
-    return bool(one == other) or not isinstance(one, int) or not isinstance(other, int)
+def _expanded(given: tuple[Dim, ...], wanted: list[Dim]) -> tuple[Dim, ...]:
+    """The dimensions after an Expand, None for one that may be either of two."""
+    rank = max(len(given), len(wanted))
+    pairs = zip((1,) * (rank - len(given)) + given, [1] * (rank - len(wanted)) + wanted, strict=True)
+    return tuple(w if d == 1 else d if isinstance(d, int) or w in (1, d) else None for d, w in pairs)
+
+
+def _reshaped(given: tuple[Dim, ...], wanted: list[Dim]) -> tuple[Dim, ...] | None:
+    """The dimensions after a Reshape; None where what -1 is made of is not one of those given."""
+    made = [given[axis] if d == 0 and axis < len(given) else d for axis, d in enumerate(wanted)]
+    left = [d for d in given if d != 1]
+    for d in made:
+        if d in left:
+            left.remove(d)
+        elif d not in (1, -1):
+            return None
+    if len(left) > (-1 in made):
+        return None
+    return tuple(next(iter(left), 1) if d == -1 else d for d in made)
 
 
 # What is around a normalisation, in the order in which it is applied: the name that is bound, and its operator.
@@ -203,7 +252,7 @@ class Normalisation:
 def read(b: Builder, x: Value, found: dict[str, Any]) -> Normalisation:
     """The axes and the affine part of a match of `Spelling` over the tensor `x`; `found` is what the pattern bound.
 
-    The epsilon and the factor are not read yet: `epsilon.with_epsilon` does that. Declines where the means are taken
+    The epsilon and the factor are not read yet: `with_epsilon` does that. Declines where the means are taken
     over several sets of axes, or are not where their own dimensions were.
     """
     shape = known_dims(b, x)
