@@ -1,4 +1,7 @@
-"""Copy the nodes of a function or of a scope into another scope, with fresh names, bodies included."""
+"""Copy the nodes of a function or of a scope into another scope, with fresh names, bodies included.
+
+Of a loop they are copied once for each iteration, within a number of iterations and of nodes.
+"""
 
 from __future__ import annotations
 
