@@ -284,11 +284,10 @@ def _values_that_occur(proto: ModelProto, profile: Profile) -> Iterator[tuple[st
     for info in given_inputs(proto):
         value = model.graph.values[info.name]
         dtype, sizes = model.dtype(value), static_sizes(model.shape(value))
-        if sizes is None or math.prod(sizes) != 1 or dtype in FLOATS:
-            pass
-        elif dtype == TensorProto.BOOL:
+        is_one_number = sizes is not None and math.prod(sizes) == 1
+        if is_one_number and dtype == TensorProto.BOOL:
             yield from ((info.name, truth) for truth in ("true", "false"))
-        else:
+        elif is_one_number and dtype not in FLOATS:
             read = readers([value], lambda node: node.key in MOVES or node.key == "Cast", most=MOST_SETTINGS**2)
             beside = [model.constant(i) for node, _ in read if node.key in COMPARES for i in node.inputs]
             found = {int(number) for array in beside if array is not None for number in array.reshape(-1)}
@@ -443,9 +442,9 @@ class TrialBuild:
     why: str = ""
 
     def __str__(self) -> str:
-        return (
-            f"{self.runtime} {f'does not build it: {self.why}' if self.why else f'builds it, {size_text(self.size)}'}"
-        )
+        if self.why:
+            return f"{self.runtime} does not build it: {self.why}"
+        return f"{self.runtime} builds it, {size_text(self.size)}"
 
 
 def ran(source: Source, result: Result, options: Options) -> Ran:
