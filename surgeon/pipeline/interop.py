@@ -12,13 +12,13 @@ changed are taken; everything else is the file's own. What it changed may be any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import with_data, with_weights
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 
     from surgeon.pipeline.options import Options
     from surgeon.proof.judge import Verdict
-
-
-from collections.abc import Iterator
-
-from onnx import AttributeProto, FunctionProto
 
 GraphFunction = Callable[[Any], Any]
 # Two nodes of one operator may have different functions: then each function has an overload, and each node names one.

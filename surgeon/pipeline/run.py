@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnx import ModelProto, TensorProto
 
 from surgeon.errors import PassError
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import BENDS_AT_ZERO, BROADCASTS, CONTINUOUS, ELEMENTWISE, ROUNDS
 from surgeon.pipeline.declaring import warnings_of_unknown
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.source import Source
-from surgeon.report import Applied, Declined, Report, Verified
+from surgeon.report import Applied, Declined, Report, Verified, counted
 from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
     from surgeon.ir.default_load import Load
     from surgeon.proof.cache import ProofCache
     from surgeon.proof.judge import Verdict
-
-
-from collections.abc import Iterator
-
-from surgeon.ir.graph import Node, Value
-from surgeon.report import counted
 
 # Of a model whose plugin nodes of one operator have different attributes.
 OVERLOADED = (
