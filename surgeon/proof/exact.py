@@ -1,5 +1,7 @@
 """A model evaluated in a wider type: what is its own noise."""
 
+from __future__ import annotations  # numpy loads numpy.random where an annotation that names it is evaluated
+
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

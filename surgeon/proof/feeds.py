@@ -1,5 +1,7 @@
 """The inputs on which a rewrite must hold: random and adversarial ones."""
 
+from __future__ import annotations  # numpy loads numpy.random where an annotation that names it is evaluated
+
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 

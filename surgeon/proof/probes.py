@@ -7,6 +7,8 @@
 3. Integers: the whole range of their type, every valid position, counts.
 """
 
+from __future__ import annotations  # numpy loads numpy.random where an annotation that names it is evaluated
+
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
