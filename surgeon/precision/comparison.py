@@ -34,11 +34,11 @@ STEEPEST = 0.25  # the slope of a Softmax of two equal scores
 # small, that is the error of the output. The largest error among many logits is about twice the error of the largest
 # logit, so half of it counts.
 FAINT_SCORE = DOUBTED / 2
-MOST_KEPT = 4  # samples that a search measures
 MOST_HELD = 8  # samples whose outputs of the original stay in memory
 # Of a sample and its variants: the logarithms of the errors are taken to be normal, and another input to be this many
 # standard deviations above their mean.
-DEVIATIONS, VARIED = 3.0, 6  # the second: fewer samples say nothing of it
+DEVIATIONS = 3.0
+VARIED = 6  # samples: fewer say nothing of another input
 SMALLEST = 0.1  # of the largest error: smaller ones count as this
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
@@ -191,7 +191,7 @@ class Comparison:
         worst: dict[str, OutputError] = {}
         short: set[str] = set()
         sizes: dict[str, list[tuple[float, float]]] = {}
-        of_samples: list[float] = []
+        largest: list[float] = []  # error of each sample
         for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             expected = self._original(turn, standard, feeds)
             given = after.run(fed(standard.evaluated, feeds))
@@ -199,15 +199,15 @@ class Comparison:
             short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
             made = self.few and (turn > 0 or self.kind == "guessed")
             trial = Trial(standard, self.kind, feeds, expected, most is not None, made)
-            of_samples.append(0.0)
-            for error in self._errors_of(trial, given, logits):
-                of_samples[turn] = max(of_samples[turn], 0.0 if error.excuse else error.relative)
+            of_sample = list(self._errors_of(trial, given, logits))
+            largest.append(max((0.0, *(e.relative for e in of_sample if not e.excuse))))
+            for error in of_sample:
                 sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
                 known = worst.get(error.output)
                 larger = known is None or _rank(error) > _rank(known)
                 doubt = max(error.doubt, 0.0 if known is None else known.doubt)
                 worst[error.output] = replace(error if larger or known is None else known, doubt=doubt)
-        self.worst_first = sorted(range(len(of_samples)), key=lambda turn: -of_samples[turn])
+        self.worst_first = sorted(range(len(largest)), key=lambda turn: -largest[turn])
         found = [self._doubted(e, sizes[e.output]) if e.output in short else e for e in worst.values()]
         found = [replace(e, likely=self._likely(sizes[e.output])) for e in found]
         return sorted(found, key=_rank, reverse=True)

@@ -53,7 +53,6 @@ from surgeon.pipeline.run import TRAINED
 from surgeon.precision.comparison import (
     DOUBTED,
     GUESSED_PART,
-    MOST_KEPT,
     VARIED,
     Comparison,
     Metric,
@@ -61,7 +60,7 @@ from surgeon.precision.comparison import (
     OutputError,
     moved_by_rounding,
 )
-from surgeon.precision.cost import FEW_SAMPLES, budget_of, cost_of
+from surgeon.precision.cost import FEW_SAMPLES, MOST_SAMPLES, budget_of, cost_of
 from surgeon.precision.data import Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
@@ -172,7 +171,7 @@ def convert(
             few = feeds is None or len(feeds) == 1
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
             budget, most = budget_of(ranges, conversion.index)
-            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_KEPT else held)
+            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_SAMPLES else held)
             if chosen is held:  # its worst samples choose
                 conversion.errors(judging, {})
                 chosen = held.picked(judging.worst_first)
@@ -402,7 +401,7 @@ class _Conversion:
                 best, result.errors = found, errors
             if score <= comfort:
                 return best
-            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_KEPT)) / result.tolerance)
+            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_SAMPLES)) / result.tolerance)
             aims = [reached * max(0.5, CLOSE * comfort / score)] if aim > LOWEST_AIM else []
             budget //= 2
         return best
@@ -447,7 +446,7 @@ class _Conversion:
         def reasons(nodes: frozenset[Node]) -> dict[Node, str]:
             return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
 
-        def score(nodes: frozenset[Node], most: int = MOST_KEPT) -> float:
+        def score(nodes: frozenset[Node], most: int = MOST_SAMPLES) -> float:
             return self._score(self.errors(comparison, reasons(nodes), most=most))
 
         def cost(nodes: frozenset[Node]) -> float:
@@ -457,7 +456,7 @@ class _Conversion:
         price = 1 / max(1, len(comparison.samples))
         search: Search[Node] = Search(
             score, cost, budget=budget, enough=aim, rough=partial(score, most=1), price=price,
-            parts=min(PARTS, max(2, int(budget / 2 / price))), known=self._known(comparison, MOST_KEPT),
+            parts=min(PARTS, max(2, int(budget / 2 / price))), known=self._known(comparison, MOST_SAMPLES),
             roughly=self._known(comparison, 1), progress=progress,
         )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)

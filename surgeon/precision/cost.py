@@ -8,7 +8,6 @@ from surgeon.ir.following import readers
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE
-from surgeon.precision.comparison import MOST_KEPT
 from surgeon.precision.formats import SINGLE
 from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
@@ -16,7 +15,8 @@ from surgeon.precision.ranges import Ranges
 
 SECONDS = 12.0  # that a search may take at about the speed below
 FEWEST, MOST = 6, 96  # measurements
-FEW_SAMPLES = 2  # that a search measures where less than half of the fewest measurements fit with MOST_KEPT
+MOST_SAMPLES = 4  # that a search measures
+FEW_SAMPLES = 2  # that it measures where less than half of the fewest measurements fit into the time
 KERNEL = 8192  # bytes in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
 
@@ -70,4 +70,4 @@ def budget_of(ranges: Ranges | None, model: Model) -> tuple[int, int]:
             products += made * (math.prod(sizes) / max(columns, 1))
     seconds = BASE + len(nodes) * 5e-4 + elements / ELEMENTS + products / PRODUCTS
     most = int(SECONDS / seconds)
-    return max(FEWEST, min(MOST, most)), FEW_SAMPLES if most < FEWEST // 2 else MOST_KEPT
+    return max(FEWEST, min(MOST, most)), FEW_SAMPLES if most < FEWEST // 2 else MOST_SAMPLES
