@@ -28,7 +28,7 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -352,8 +352,9 @@ class _Conversion:
         found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
+        search = partial(self._search, compare[0], ranges=ranges, result=result, progress=progress)
         for self.doubting in (True, False) if compare[0].few else (False,):
-            best = self._chosen(compare, ranges, budget, result, progress)
+            best = self._chosen(compare, search, budget, result)
             budget //= 2
             if result.errors and all(e.ok and not self._is_doubtful(e, result.tolerance) for e in result.errors):
                 if self.stopped:
@@ -371,10 +372,9 @@ class _Conversion:
     def _chosen(
         self,
         compare: Sequence[Comparison],
-        ranges: Ranges | None,
+        search: Callable[[float, int], tuple[Mapping[Node, str], float]],
         budget: int,
         result: PrecisionResult,
-        progress: Progress,
     ) -> Mapping[Node, str]:
         best: Mapping[Node, str] = {}
         left = SEARCHES * budget
@@ -388,8 +388,7 @@ class _Conversion:
         while aims and min(budget, left) >= 1 and aims[-1] not in tried:
             aim = aims.pop()
             tried.add(aim)
-            most = min(budget, int(left))
-            found, spent = self._search(compare[0], aim * result.tolerance, ranges, most, result, progress)
+            found, spent = search(aim * result.tolerance, min(budget, int(left)))
             left -= spent
             if self._is_useless(self.planners[0].settled(found)):
                 aims = [larger for larger in AIMS if larger > aim and not result.errors][:1]
@@ -433,8 +432,9 @@ class _Conversion:
         self,
         comparison: Comparison,
         aim: float,
-        ranges: Ranges | None,
         budget: int,
+        *,
+        ranges: Ranges | None,
         result: PrecisionResult,
         progress: Progress,
     ) -> tuple[Mapping[Node, str], float]:
