@@ -29,7 +29,7 @@ from surgeon.targets.unsupported import Kind
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
 NARROWER = "--allow-narrowing converts its types to supported ones, and reports the error"
-MEASURED = "make the size an input of integers, or compute it from shapes"
+INTEGER_SIZE = "make the size an input of integers, or compute it from shapes"
 SMALL = "hold these numbers in int32 or in fp32"
 
 
@@ -64,12 +64,8 @@ def _option(
     refused: Declined, node: Node | None, unproved: str, by_default: Collection[str], narrowed: Collection[str]
 ) -> str:
     """The option that makes the target support a node, as a sentence; empty for none."""
-    sizes = input_of_sizes(node) if node is not None and node.key in SIZED else None
-    if node is not None and sizes is not None and refused.why == float_sizes.check(node):
-        given = f"--input {shlex.quote(f'{sizes.name}=int64')} makes it an input of integers"
-        model = node.graph.model
-        becomes = may_hold_sizes(model.dtype(sizes), len(model.shape(sizes) or ()))
-        return given if becomes and not _is_scaled(node) else MEASURED
+    if node is not None and (said := _for_integers(refused, node)):
+        return said
     if unproved:
         return f"--allow-unproved keeps the rewrite of {unproved}"
     if refused.node in by_default:
@@ -77,9 +73,16 @@ def _option(
     return NARROWER if refused.node in narrowed else ""
 
 
-def _is_scaled(node: Node) -> bool:
-    """Whether it reads factors, which need not be integers."""
-    return node.key == "Upsample" or (node.key == "Resize" and len(node.inputs) < 4)
+def _for_integers(refused: Declined, node: Node) -> str:
+    """What makes a size an integer that follows from an input of another type; empty where that is not the reason."""
+    sizes = input_of_sizes(node) if node.key in SIZED else None
+    if sizes is None or refused.why != float_sizes.check(node):
+        return ""
+    model = node.graph.model
+    reads_factors = node.key == "Upsample" or (node.key == "Resize" and len(node.inputs) < 4)  # not integers
+    if reads_factors or not may_hold_sizes(model.dtype(sizes), len(model.shape(sizes) or ())):
+        return INTEGER_SIZE
+    return f"--input {shlex.quote(f'{sizes.name}=int64')} makes it an input of integers"
 
 
 def _cure(node: Node | None, target: Target) -> str:
