@@ -610,7 +610,7 @@ def data_beside(module: str) -> dict[str, Any]:
 def toml(text: str) -> dict[str, Any]:
     """The table of a text in TOML. Raises ValueError."""
     if sys.version_info >= (3, 11):
-        import tomllib  # most runs start without it
+        import tomllib  # `import surgeon` runs without it
     else:
         import tomli as tomllib
     found: dict[str, Any] = tomllib.loads(text)
