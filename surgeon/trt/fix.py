@@ -267,10 +267,10 @@ def _setting(source: Source, model: ModelProto, options: Options, profile: Profi
         return ""
     until = time.monotonic() + SECONDS
     for name, value in islice(_values_that_occur(model, profile), MOST_SETTINGS):
+        if time.monotonic() > until:
+            return ""
+        asked = replace(options, values={name: value}, verify="none", write_calibration_cache=None)
         with TemporaryDirectory() as folder, suppress(SurgeonError):
-            if time.monotonic() > until:
-                return ""
-            asked = replace(options, values={name: value}, verify="none")
             tried = fixed(source, Path(folder) / "set.onnx", asked)
             if tried.ok and not tried.report.refused:
                 return f"{name}={value}"
