@@ -23,7 +23,7 @@ from surgeon.errors import ModelError, UsageError
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner
 from surgeon.pipeline.calibration_cache import float_tensors
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
@@ -36,7 +36,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.histograms import METHODS, Histogram, scale_of
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset, opened
+from surgeon.precision.repair_qdq import at_opset, numbers_of, opened, run_on_data
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
@@ -218,7 +218,7 @@ class Quantization:
                 parts = self._parts([name for name in names if name not in given], feeds)
                 runners = [_returning(self.bare.model, part) for part in parts]
             for part, runner in zip(parts, runners, strict=True):
-                for name, array in zip(part, _run(runner, feeds), strict=True):
+                for name, array in zip(part, run_on_data(runner, feeds), strict=True):
                     found[name].add(array)
             for name in read:
                 if not np.isfinite(found[name].largest):
@@ -229,7 +229,7 @@ class Quantization:
 
     def _parts(self, names: Sequence[str], feeds: Feeds) -> list[list[str]]:
         """The tensors in parts that one run may return: memory is the limit."""
-        sizes = [a.size for a in _run(_returning(self.bare.model, names), feeds)] if names else []
+        sizes = [a.size for a in run_on_data(_returning(self.bare.model, names), feeds)] if names else []
         self.sizes = dict(zip(names, sizes, strict=True))
         parts: list[list[str]] = []
         total = AT_ONCE
@@ -291,7 +291,7 @@ class Quantization:
         sums = [np.zeros(layer.sizes[0]) for layer in convs]
         part = self.calibration.part(0, 1, HELD)
         for feeds in part:
-            for total, means in zip(sums, _run(runner, feeds), strict=True):
+            for total, means in zip(sums, run_on_data(runner, feeds), strict=True):
                 total += means.reshape(means.shape[0], -1).mean(axis=0)
         return {k.y.name: (total / len(part)).astype(np.float32) for k, total in zip(convs, sums, strict=True)}
 
@@ -374,13 +374,9 @@ class Quantization:
 
     def _saturated(self) -> str:
         """A sentence on the tensor that those samples saturate most; empty where the scales hold all numbers."""
-        names = [name for name in self.scales if name in self.sizes]
-        runner = _returning(self.bare.model, [*names, *(o.name for o in self.bare.model.graph.output)])
         tops = dict.fromkeys(self.scales, 0.0)
-        for feeds in self.held:
-            for name, array in {**feeds, **dict(zip(names, _run(runner, feeds), strict=False))}.items():
-                if name in tops:
-                    tops[name] = max(tops[name], float(np.abs(array).max(initial=0)))
+        for name, array in numbers_of(self.bare.model, tops, self.held):
+            tops[name] = max(tops[name], float(np.abs(array).max(initial=0)))
         ends = {name: self.kind.levels * scale for name, scale in self.scales.items()}
         worst = max(tops, key=lambda name: tops[name] / ends[name], default="")
         if not worst or tops[worst] <= SATURATES * ends[worst]:
@@ -465,13 +461,6 @@ def alone(
 def _returning(model: ModelProto, names: Sequence[str]) -> Runner:
     """A model that returns some of its tensors."""
     return Runner(returning(model, names), threads=THREADS)
-
-
-def _run(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
-    try:
-        return runner.run(feeds)
-    except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
 
 
 class Trial:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, TensorProto, version_converter
 
-from surgeon.errors import UsageError
+from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
@@ -32,6 +32,7 @@ from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
 from surgeon.precision.data import Samples
 from surgeon.precision.inputs import plausible
+from surgeon.precision.ranges import THREADS
 from surgeon.precision.search import fewest
 from surgeon.precision.standard import kinds_of, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
@@ -225,15 +226,10 @@ class Repair:
 
     def _saturated(self) -> dict[str, tuple[float, Grid]]:
         """The tensors of which most numbers on the data are outside of their ranges, with the part that is."""
-        made = {v.name for n in self.model.graph.live() for v in n.outputs if v is not None}
-        names = [name for name in self.bare.grids if name in made]
         outside = dict.fromkeys(self.bare.grids, 0.0)
-        runner = Runner(returning(self.bare.model, [*names, *(o.name for o in self.bare.model.graph.output)]))
-        for feeds in self.feeds:
-            for name, array in {**feeds, **dict(zip(names, runner.run(feeds), strict=False))}.items():
-                if name in outside:
-                    low, high, step = self.bare.grids[name]
-                    outside[name] += float(np.mean((array < low - step) | (array > high + step))) / len(self.feeds)
+        for name, array in numbers_of(self.bare.model, outside, self.feeds):
+            low, high, step = self.bare.grids[name]
+            outside[name] += float(np.mean((array < low - step) | (array > high + step))) / len(self.feeds)
         return {name: (share, self.bare.grids[name]) for name, share in outside.items() if share > SATURATED}
 
     # ---- placing ----
@@ -365,6 +361,23 @@ def _scaled(array: np.ndarray, grid: Grid) -> np.ndarray:
     if abs(grid.low + grid.high) <= 2 * grid.step:
         return np.asarray(array * (grid.high / max(-low, high)), np.float32)
     return np.asarray(grid.low + (array - low) * ((grid.high - grid.low) / (high - low)), np.float32)
+
+
+def numbers_of(model: ModelProto, names: Container[str], samples: Iterable[Feeds]) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors of those names on each sample, inputs first. Tensors in bodies are left out. Raises ModelError."""
+    made = [name for node in model.graph.node for name in node.output if name in names]
+    runner = Runner(returning(model, [*made, *(o.name for o in model.graph.output)]), threads=THREADS)
+    for feeds in samples:
+        yield from ((name, array) for name, array in feeds.items() if name in names)
+        yield from zip(made, run_on_data(runner, feeds), strict=False)
+
+
+def run_on_data(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
+    """What a model makes of a sample. Raises ModelError."""
+    try:
+        return runner.run(feeds)
+    except Unrunnable as error:
+        raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
 
 
 def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
