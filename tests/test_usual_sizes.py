@@ -27,6 +27,10 @@ TOKENS = """(int64[B,S] ids, float[B,T] mask) => (float[B,17,4] y)
 for mark, count in (("T", 36), ("M", 289), ("P", 68)):
     TOKENS = TOKENS.replace(f"{{{mark}}}", "{" + ", ".join(["0.5"] * count) + "}")
 ALIKE = """(float[B,S] a, float[B,T] b) => (float[B,S] y) { y = Add (a, b) }"""
+FOURS = """(float[A,7] a, float[B,7] b, float[C,7] c) => (float[R,21] y)
+  <int64[2] four = {4, -1}, int64[2] rows = {-1, 21}> {
+  p = Concat <axis = 1> (a, b, c) q = Reshape (p, four) y = Reshape (q, rows)
+}"""
 RATE = """(float[B,S] x, int64 rate) => (float[B,R] y) <int64 known = {16000}, int64[2] shape = {-1, 96}> {
   is = Equal (rate, known)
   y = If (is) <then_branch = t () => (float[B,S] p) { p = Relu (x) }, else_branch = e () => (float[B,96] q) {
@@ -40,6 +44,7 @@ ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Res
     [
         (LINE, {"x": "1x3x48x32,1x3x48x224,8x3x48x448"}),
         (TOKENS, {"ids": "1x17,1x17,8x17", "mask": "1x17,1x17,8x17"}),
+        (FOURS, {"a": "4x7,4x7,32x7", "b": "4x7,4x7,32x7", "c": "4x7,4x7,32x7"}),
         (ALIKE, {"a": "1x1,1x64,8x512", "b": "1x1,1x64,8x512"}),
         ("(float[N,3,H,W] x) => (float[N,3,H,W] y) { y = Relu (x) }", {"x": "1x3x32x32,1x3x224x224,8x3x448x448"}),
     ],

@@ -100,6 +100,8 @@ def _proposed(role_of: Mapping[str, Role], model: ModelProto, inputs: Sequence[D
             yield {name: same.get(role, usual[name]) for name, role in role_of.items()}
 
     yield from islice(alike(), FIRST)
+    # inputs with a batch each mostly have one batch, whatever its names are
+    yield from ({n: size if role == "batch" else usual[n] for n, role in role_of.items()} for size in USUAL["batch"])
     yield from ({**usual, name: size} for name in names for size in USUAL[role_of[name]])
     yield from alike()
     yield from ({**usual, name: size} for name in names for size in forced)
