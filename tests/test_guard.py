@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -259,3 +260,22 @@ def test_onnx_runtime_optimizes_a_norm_whose_last_input_is_left_out() -> None:
     feeds = {"x": np.float32([[1, 2, 4], [0, 3, 9]]), "s": np.float32([1, 2, 3])}
     (plain,), (optimized,) = (Runner(normed, optimized=o).run(feeds) for o in (False, True))
     assert np.allclose(plain, optimized)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "(float[A,7] x) => (float[4,K] y) <int64[2] s = {4, -1}> { [split] y = Reshape (x, s) }",
+            "ONNX Runtime fails at Reshape 'split': The input tensor cannot be reshaped to the requested shape. "
+            "Input shape:{1,7}, requested shape:{4,-1}",
+        ),
+        (
+            "(float[A,B] x) => (float[A,C] y) <float[2,1] m = {1, 2}> { y = MatMul (x, m) }",
+            "ONNX Runtime fails at MatMul: Compute MatMul dimension mismatch",
+        ),
+    ],
+)
+def test_what_onnx_runtime_says_of_a_node_is_the_node_and_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(Unrunnable, match=f"^{re.escape(reason)}$"):
+        Runner(model(text, opset=17)).run({"x": np.zeros((1, 7), np.float32)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -38,6 +39,11 @@ LACKS = (
     "is under development and support",
     "Unsupported model IR version",
     "ai.onnx.preview:",  # a domain that it does not know
+)
+# A node that fails while ONNX Runtime runs it, up to the reason: with the place in ONNX Runtime's own source.
+FAILED_NODE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : Non-zero status code returned while running (\w+) node\. Name:('.*?') "
+    r"Status Message: (?:\S+:\d+ (?:.* was (?:false|true)\. )?)?"
 )
 LACKS_AT_RUN = "does not support double yet"  # of LSTM and GRU, which it loads
 # Types that ONNX Runtime neither takes from NumPy nor gives to it.
@@ -456,8 +462,12 @@ def _mended() -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an exception's message, 300 characters of it; its type where it has none."""
-    return str(error).strip().split("\n")[0][:300] or type(error).__name__
+    """The first line of an exception's message, 300 characters of it; its type where it has none.
+
+    Of a node that failed in ONNX Runtime: the node and the reason, without the function of C++ that found it.
+    """
+    line = str(error).strip().split("\n")[0]
+    return FAILED_NODE.sub(r"ONNX Runtime fails at \1 \2: ", line).replace(" '':", ":")[:300] or type(error).__name__
 
 
 def model_of_one_node(
