@@ -12,6 +12,7 @@ from onnx import numpy_helper, parser
 
 import surgeon
 from surgeon.app.cli import main
+from surgeon.errors import ModelError
 from surgeon.ir.run import Runner
 
 RNG = np.random.default_rng(0)
@@ -79,12 +80,38 @@ def test_the_numbers_are_near(tmp_path: Path) -> None:
     np.testing.assert_allclose(before, after, atol=0.05)
 
 
+DATA = [{"x": np.random.default_rng(k).normal(0, 1, (1, 32, 8, 8)).astype(np.float32)} for k in range(2)]
+
+
+def test_the_error_on_data_is_within_the_tolerance(tmp_path: Path) -> None:
+    """A scale of x that is much too large: its layer stays in floating point, the other one computes in int8."""
+    path = cache(tmp_path, {**SCALES, "x": 0.6})
+    loose = surgeon.rewrite(model(), target="10.9", calibration_cache=path, data=DATA, tolerance=0.5)
+    assert set(quantized(loose)) == {"x", "p"}
+    result = surgeon.rewrite(model(), target="10.9", calibration_cache=path, data=DATA, tolerance=0.02)
+    assert set(quantized(result)) == {"p"}
+    told = " ".join(result.report.warnings)
+    assert "1 layer in floating point: its int8 makes the error too large" in told
+    assert "the tolerance is 0.02)" in told
+    assert "lines of tensors that no layer in int8 reads: x, c, e, m, y" in told
+
+
+def test_no_layer_within_the_tolerance(tmp_path: Path) -> None:
+    path = cache(tmp_path, SCALES)
+    with pytest.raises(ModelError, match="no layer computes in int8 within the tolerance 1e-06"):
+        surgeon.rewrite(model(), target="10.9", calibration_cache=path, data=DATA, tolerance=1e-6)
+    options = {"tolerance": 1e-6, "allow_inexact": True}
+    result = surgeon.rewrite(model(), target="10.9", calibration_cache=path, data=DATA, **options)
+    assert set(quantized(result)) == {"x", "p"}
+
+
 def test_every_line_is_used_or_named(tmp_path: Path) -> None:
     more = {"gone": 0.1, "half": 0.5, "(Unnamed Layer* 4) [Constant]_output": 0.003937008, "n": float("inf")}
-    first, *told = rewritten(cache(tmp_path, {**SCALES, **more})).report.warnings
+    first, unmeasured, *told = rewritten(cache(tmp_path, {**SCALES, **more})).report.warnings
     assert first.startswith(
         "2 of 2 layers with weights compute in int8; the largest error of an output on random inputs is "
     )
+    assert unmeasured.startswith("the error on inputs that occur was not measured")
     assert told == [
         "2 of 10 lines of the cache are scales of quantizers",
         "4 lines of tensors that no layer in int8 reads: c, e, m, y",

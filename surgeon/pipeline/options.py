@@ -154,7 +154,7 @@ class RewriteOptions(CheckOptions):
     repair_qdq: bool = option(False, Flag(), "int8", "with --symmetric-int8: remove all quantizers, and add new "
         "ones where the target gains from int8; the error does not rise")
     calibration_cache: str | Path | None = option(None, File(), "int8", "quantize to int8 with the scales of a "
-        "calibration cache that TensorRT up to 10 wrote; prints the error", metavar="FILE")
+        "calibration cache that TensorRT up to 10 wrote; with --data, --tolerance limits the error", metavar="FILE")
     write_calibration_cache: str | Path | None = option(None, File(), "int8", "write the scales of --int8, or of a "
         "model that has quantizers, as a calibration cache for TensorRT up to 10", metavar="FILE")
     int4: bool = option(False, Flag(), "weights", "store the weights of MatMul and Gemm in int4, with a scale for each "
@@ -302,7 +302,8 @@ def _check_half(asked: RewriteOptions) -> None:
     for name in ("tolerance", "keep_fp32", "io_fp16", "data", "metric", "allow_inexact", "calibration"):
         given = getattr(asked, name)
         goes_with = EIGHTS if name == "calibration" else (*WAYS, *EIGHTS, *WEIGHTS)
-        goes_with = (*goes_with, "repair_qdq", "calibration_cache") if name == "data" else goes_with
+        goes_with = (*goes_with, "repair_qdq") if name == "data" else goes_with
+        goes_with = (*goes_with, "calibration_cache") if name in ("data", "tolerance", "allow_inexact") else goes_with
         if any(getattr(asked, other) for other in goes_with) or given in (None, False, (), []):
             continue
         *others, last = (f"--{other.replace('_', '-')}" for other in goes_with)

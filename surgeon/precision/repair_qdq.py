@@ -31,10 +31,11 @@ from surgeon.pipeline.quantizing import Manner, Writing
 from surgeon.pipeline.source import Source
 from surgeon.pipeline.symmetric_int8 import BY_AXIS, standardized
 from surgeon.precision.data import Samples
+from surgeon.precision.distance import Distances
 from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
 from surgeon.precision.search import fewest
-from surgeon.precision.standard import kinds_of, row_gaps
+from surgeon.precision.standard import QUANTIZED_LIMIT, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
@@ -74,7 +75,8 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
 def with_scales(source: Source, options: Options, data: Samples | None) -> Prepared:
     """A model without quantizers in int8, by the scales of a calibration cache.
 
-    Raises UsageError where the cache or the model is not of that kind, ModelError where the model cannot be run.
+    Raises UsageError where the cache or the model is not of that kind, ModelError where the model cannot be run, or no
+    layer in int8 is within the tolerance on the data.
     """
     assert options.calibration_cache is not None
     whole, told = opened(source.proto(), source.base)
@@ -145,18 +147,14 @@ def at_opset(model: ModelProto, opset: int) -> ModelProto:
 
 
 class Error(NamedTuple):
-    """How far outputs are from those without quantizers, as a part of the largest number.
+    """How far outputs are from those without quantizers.
 
-    largest  the largest difference
-    usual    the root of the mean square
+    largest  the largest difference, as a part of the largest number
+    usual    the root of the mean square, as `Distances` gives it
     """
 
     largest: float = 0.0
     usual: float = 0.0
-
-    def worse(self, other: Error) -> Error:
-        """The worse of each."""
-        return Error(*map(max, self, other))
 
     def times(self, factor: float) -> Error:
         return Error(*(factor * part for part in self))
@@ -168,16 +166,16 @@ class Error(NamedTuple):
 class Repair:
     """One model whose quantizers are placed anew.
 
-    source  the file, whose error is not to rise; None where it has no quantizers
+    source  the file, whose error is not to rise; None where it has no quantizers: then the tolerance is the limit on
+            data, and nothing on drawn inputs
     """
 
     def __init__(self, source: ModelProto | None, bare: Unquantized, options: Options, data: Samples | None) -> None:
         self.source, self.bare, self.options = source, bare, options
         self.model = Model(bare.model)
-        self.free = Runner(bare.model)
         self.drawn = data is None
         if data is None:
-            drawn = plausible(bare.model, self.free.run, options.shapes).samples
+            drawn = plausible(bare.model, Runner(bare.model).run, options.shapes).samples
             self.feeds = [_in_range(feeds, bare.grids) for feeds in drawn]
         else:
             self.feeds = list(data.checked(bare.model).part(0, 1, MOST))
@@ -185,9 +183,10 @@ class Repair:
         for name in self.saturated:
             del bare.grids[name]
         followed(float_tensors(self.model), bare.grids)
-        self.expected = [self.free.run(feeds) for feeds in self.feeds]
+        self.distances = Distances(bare.model, Samples.of(self.feeds), options)
+        self.expected = [self.distances.expected(turn, feeds) for turn, feeds in enumerate(self.feeds)]
         self.largest = [_largest(outputs) for outputs in zip(*self.expected, strict=True)]
-        self.chosen = kinds_of(bare.model).chosen
+        self.tolerance = QUANTIZED_LIMIT if options.tolerance is None else options.tolerance
         self.unmeasured = ""
         self.before = self._error_before()
         self.after = Error()
@@ -212,6 +211,13 @@ class Repair:
             f"{int8} of {counted(found, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in int8; the "
             f"largest error of an output on {inputs} is {self.after.largest:.2g} of the largest number{was}"
         ]
+        if self.source is None and self.drawn:
+            lines.append("the error on inputs that occur was not measured: with --data, --tolerance limits it")
+        elif self.source is None:
+            lines.append(
+                f"on the data the outputs move by {self.after.usual:.2g} (the root mean square, relative to that of "
+                f"the outputs; the tolerance is {self.tolerance:g})"
+            )
         whys = Counter(self.placed.left.values())
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
         why = "is not a positive finite number: it is not quantized any more"
@@ -245,9 +251,9 @@ class Repair:
     # ---- the error ----
 
     def _error_before(self) -> Error:
-        """That of the file; inf where ONNX Runtime does not run it."""
+        """That of the file, inf where ONNX Runtime does not run it; without a file what the options allow."""
         if self.source is None:
-            return Error(np.inf, np.inf)
+            return Error(np.inf, np.inf if self.drawn else self.tolerance)
         try:
             return self._error(self.source)
         except Unrunnable as error:
@@ -255,22 +261,28 @@ class Repair:
             return Error(np.inf, np.inf)
 
     def _error(self, model: ModelProto) -> Error:
-        runner, found = Runner(model), Error()
-        for feeds, expected in zip(self.feeds, self.expected, strict=True):
-            found = found.worse(self._difference(runner.run(feeds), expected))
-        return found
+        runner = Runner(model)
+        found = [runner.run(feeds) for feeds in self.feeds]
+        made = iter(found)
+        usual = self.distances.error(lambda feeds: next(made))
+        return Error(max(map(self._largest_gap, found, self.expected), default=0.0), usual)
 
-    def _difference(self, found: Sequence[np.ndarray], ideal: Sequence[np.ndarray]) -> Error:
-        worst = Error()
+    def _largest_gap(self, found: Sequence[np.ndarray], ideal: Sequence[np.ndarray]) -> float:
+        """The largest difference of an output, as a part of its largest number; inf where one has another shape."""
+        worst = 0.0
         for index, (now, exact, top) in enumerate(zip(found, ideal, self.largest, strict=True)):
             if now.shape != exact.shape:
-                return Error(np.inf, np.inf)
+                return np.inf
             if exact.dtype.kind in "fiub" or is_float(exact.dtype):
-                worst = worst.worse(_error_of(_gaps(now, exact, index in self.chosen) / top))
+                gap = float(_gaps(now, exact, index in self.distances.chosen).max(initial=0)) / top
+                worst = max(worst, np.inf if np.isnan(gap) else gap)
         return worst
 
     def _within_the_error(self) -> ModelProto:
-        """The model with as many of the pairs as keep the error below that of the file, the worst dropped first."""
+        """The model with as many of the pairs as keep the error below that of the file, the worst dropped first.
+
+        Raises ModelError where there is no file, and no pair is within the tolerance.
+        """
         placed = self.placed
         made = self._written(placed.int8)
         self.after = self._error(made)
@@ -284,6 +296,14 @@ class Repair:
             self.placed = Placed([k for k in placed.int8 if k.node not in left], {**placed.left, **left})
             if self.placed.int8:
                 break
+        if self.source is None and not self.placed.int8:
+            self.placed = placed
+            if self.options.allow_inexact:
+                return made
+            raise ModelError(
+                f"no layer computes in int8 within the tolerance {self.tolerance:g} of the error: all of them move the "
+                f"outputs by {self.after.usual:.2g} on the data. Try a larger --tolerance, or --int8 with the data."
+            )
         made = self._written(self.placed.int8)
         self.after = self._error(made)
         return made
@@ -302,15 +322,13 @@ class Repair:
         """The quantized tensors, those first that alone make the largest error."""
         tensors = list(dict.fromkeys(layer.x for layer in self.placed.int8))
         writing = Writing(self.bare, self.model, self._grids(self.placed.int8), Manner(switched=True))
-        switches = [*writing.switches.values(), *writing.sums.values()]
-        runner, off = Runner(writing.model), dict.fromkeys(switches, np.array(False))
-        feeds = {**self.feeds[0], **off}
-        still = runner.run(feeds)
+        off = dict.fromkeys([*writing.switches.values(), *writing.sums.values()], np.array(False))
+        runner = Runner(writing.model)
 
         def share(tensor: Value) -> float:
             names = (s for named in (writing.switches, writing.sums) for x, s in named.items() if x == tensor.name)
-            on = dict.fromkeys(names, np.array(True))
-            return self._difference(runner.run({**feeds, **on}), still).usual
+            on = off | dict.fromkeys(names, np.array(True))
+            return self.distances.error(lambda feeds: runner.run({**feeds, **on}), 1)
 
         return sorted(tensors, key=share, reverse=True)
 
@@ -331,12 +349,6 @@ def _gaps(now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> np.ndarray:
         return np.asarray(row_gaps(now, exact) * float(np.abs(exact[np.isfinite(exact)]).max(initial=0)))
     wide = exact.astype(np.float64)
     return np.asarray(np.abs(now.astype(np.float64) - wide)[np.isfinite(wide)])
-
-
-def _error_of(gaps: np.ndarray) -> Error:
-    if not gaps.size:
-        return Error()
-    return Error(np.inf, np.inf) if np.isnan(gaps).any() else Error(float(gaps.max()), float(np.sqrt(np.mean(gaps**2))))
 
 
 def _largest(outputs: Iterable[np.ndarray]) -> float:

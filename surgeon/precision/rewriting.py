@@ -73,7 +73,7 @@ def _converted(result: Result, options: Options) -> Result:
     tolerance = LIMIT if options.tolerance is None else options.tolerance
     if options.int8 or options.fp8:  # the error of the written model decides: see `rewritten`
         tolerance = max(LIMIT, PART_OF_HALF * (options.tolerance or QUANTIZED_LIMIT))
-    elif options.quantizes:
+    elif options.quantizes or options.calibration_cache:
         tolerance = LIMIT
     to_half = partial(
         convert,
