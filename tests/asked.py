@@ -17,8 +17,8 @@ OTHERS = "int64[2] pair, int64[1] one, int64[K] many"
 class Asked:
     """Tensors by name, and the builder of a rule. `inputs` and `body` are those of a model as text."""
 
-    def __init__(self, inputs: str, body: str) -> None:
-        proto = model(f"({inputs}, {OTHERS}) => (int64[2] y) {{ {body} y = Identity (pair) }}")
+    def __init__(self, inputs: str, body: str, opset: int = 17) -> None:
+        proto = model(f"({inputs}, {OTHERS}) => (int64[2] y) {{ {body} y = Identity (pair) }}", opset)
         driver = Driver(Model(proto), [a_pass("asked")], Target.parse("10.9"))
         self.graph = driver.model.scopes[0]
         self.b: Builder = Editor(driver, "asked", Stage.CLEAN).builder(self.graph.live()[0])
