@@ -468,6 +468,8 @@ def judged(bench: Bench, mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mut
     met = {id(m): bench.meets(m)[0] for m in mutants}
     works = ((m, partial(run_mutant, m, met[id(m)])) for m in mutants)
     for mutant, fate in in_children(works, jobs, lambda _: LIMIT):
+        if isinstance(fate, Exception):
+            raise fate
         if isinstance(fate, str):
             yield mutant, fate, Fate()
             continue

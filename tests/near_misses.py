@@ -41,9 +41,6 @@ import onnx
 from casefile import Case
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-import surgeon
-from surgeon.errors import SurgeonError
-
 HERE = Path(__file__).parent / "near"
 ROOT = Path(__file__).resolve().parent.parent
 DEADLY = {"num_outputs"}  # ONNX's own inference ends the process where it is less than there are outputs
@@ -381,10 +378,19 @@ def _at_opset(model: ModelProto, opset: int) -> None:
 # ---- what becomes of it ----------------------------------------------------------------------------------------------
 
 
+def rewritten(model: ModelProto, options: dict[str, Any]) -> Any:
+    """What surgeon makes of a model."""
+    import surgeon  # here: the mutation run imports this module before each mutant imports surgeon
+
+    return surgeon.rewrite(model, **options)
+
+
 def answer(near: Near) -> str:
     """What surgeon makes of it: `left`, `ends` or `becomes` and the operators."""
+    from surgeon.errors import SurgeonError
+
     try:
-        result = surgeon.rewrite(near.model, **near.options)
+        result = rewritten(near.model, near.options)
     except SurgeonError:
         return "ends"
     if not result.report.applied:
@@ -474,7 +480,7 @@ def _difference(near: Near) -> str | None:
     from surgeon.ir.definitions import by_definition
 
     before = ModelProto.FromString(near.model.SerializeToString())
-    after = surgeon.rewrite(near.model, **near.options).model
+    after = rewritten(near.model, near.options).model
     error, why = compare_models(by_definition(before), by_definition(after))  # some of after's nodes may be before's
     return None if error is None else why
 
@@ -484,7 +490,7 @@ def chosen(folder: str) -> Iterator[tuple[Case, Near, str]]:
     cases = [casefile.load(p) for p in sorted((casefile.HERE / folder).glob("*.onnxtxt"))]
     with Ways() as ways:
         for case in cases:
-            surgeon.rewrite(case.model, **{**case.options, "verify": "none"})
+            rewritten(case.model, {**case.options, "verify": "none"})
     seen, known = set(ways.taken), set()
     for case in cases:
         kept = 0
@@ -538,7 +544,7 @@ def show(name: str, words: str) -> None:
     case = casefile.load(casefile.HERE / f"{name}.onnxtxt")
     near = next(n for n in near_misses(case) if n.words == words)
     print(f"{onnx.printer.to_text(near.model)}\n# ---- {answer(near)}")
-    print(onnx.printer.to_text(surgeon.rewrite(near.model, **near.options).model))
+    print(onnx.printer.to_text(rewritten(near.model, near.options).model))
 
 
 def main() -> None:
