@@ -155,6 +155,12 @@ WINDOWS = [
            held={"w": each(0.1, 1, 65, 3, 3)}, only=True),
     Window("instance-norm-moments", "fp16", HALF_PICTURE, "y = InstanceNormalization (x, s, t)", "rtx",
            held={n: each(1.5, 64).astype(np.float16) for n in "st"}, outputs="float16 y", only=True),
+    Window("mean-by-axis", "GlobalAveragePool", PICTURE, "y = GlobalAveragePool (x)", "rtx", only=True),
+    Window("pixel-shuffle", "2 x 2 to one channel", PICTURE, "y = ConvTranspose <strides = [2, 2]> (x, w)", "rtx",
+           held={"w": each(0.1, 64, 1, 2, 2)}, only=True),
+    Window("resize-conv", "beside 64 channels of 112 x 112", f"{PICTURE}, float[1,64,112,112] other",
+           'l = Resize <mode = "nearest"> (x, , scales) c = Concat <axis = 1> (l, other) y = Conv (c, w)', "rtx",
+           held={"w": each(0.1, 64, 128, 1, 1), "scales": np.array([1, 1, 2, 2], np.float32)}, only=True),
 ]  # fmt: skip
 
 

@@ -96,6 +96,24 @@ def test_all_windows_of_a_pass_are_tried_together_first(second: int, splits: int
     assert sorted(names) == sorted(["split-conv", *apart])
 
 
+def test_what_was_kept_is_tried_again() -> None:
+    """The means of a norm, which are there when it is written by its moments."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float16[1,2,8,8] x) => (float16[1,2,8,8] y) <float16[2] s = {15360,16384}, float16[2] b = {0,15360}> {
+            y = InstanceNormalization (x, s, b)
+        }""")
+
+    def measure(written: onnx.ModelProto) -> Moved:
+        means = [a.ints for n in written.graph.node if n.op_type == "ReduceMean" for a in n.attribute]
+        return Moved(1_000_000 - 100_000 * bool(means) - 100_000 * sum(list(axes) == [3] for axes in means), 10)
+
+    result = rewritten(Source(model), Options.checked(RewriteOptions(target="rtx", tune=True)), measure)
+    assert _ops(result.model).count("ReduceMean") == 4
+    kept = [line.split(",")[0] for line in result.report.tuned if line.endswith("kept")]
+    assert kept == ["instance-norm-moments", "mean-by-axis"]
+    assert {p for a in result.report.applied for p in a.pass_name.split("+")} == set(kept)
+
+
 def test_fewer_kernels_decide_where_the_bytes_are_the_same() -> None:
     def measure(model: onnx.ModelProto) -> Moved:
         return Moved(1_000_000, 10 if "Split" in _ops(model) else 9)

@@ -4,6 +4,7 @@ The passes marked `TUNES` are tried on the finished model, after the conversion 
 operators and shapes are one candidate, so equal blocks are tried once. All windows of a pass are tried together first.
 Where they stay, the model without each candidate is tried. Each is proved as every rewrite is. A candidate stays if the
 engine moves fewer bytes with it, or as many with fewer kernels, and the error of each output is within the tolerance.
+The passes are then tried on what was kept, at windows that were not there before, until nothing is better.
 The order of the candidates is fixed, so two runs that end in time give the same model.
 """
 
@@ -87,19 +88,29 @@ class Tuner:
         self._source = Source(result.model, result.base)
         self._known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
         self._measure, self._errs = measure, errs
+        self._found: set[Kind] = set()  # what is a candidate or was one
         self.tried: list[Tried] = []
         self.stopped = ""
 
-    def best(self, seconds: float) -> tuple[ModelProto, Report] | None:
-        """The model that moves the fewest bytes of those that were tried; None where none was better."""
+    def best(self, seconds: float) -> tuple[ModelProto, list[Report]] | None:
+        """The model that moves the fewest bytes of those that were tried, and what was done; None where none was."""
         until = time.monotonic() + seconds
         now = self._measure(self._source.proto())
         if now is None:
             self.stopped = "TensorRT-RTX does not build the model, so nothing was tried"
             return None
+        reports: list[Report] = []
+        while (found := self._round(now, until, seconds)) is not None:
+            now, model, made = found
+            reports.append(made)
+            self._source = Source(model, self._source.base)
+        return (self._source.proto(), reports) if reports else None
+
+    def _round(self, now: Moved, until: float, seconds: float) -> tuple[Moved, ModelProto, Report] | None:
+        """Try the candidates in the model as it is; None where none stays."""
         candidates = self._candidates()
         chosen: Keys = frozenset()
-        best: tuple[ModelProto, Report] | None = None
+        best: tuple[Moved, ModelProto, Report] | None = None
         for turn, (name, keys) in enumerate(candidates):
             self._progress("trying rewrites", turn, len(candidates))
             if time.monotonic() > until:
@@ -113,20 +124,23 @@ class Tuner:
             said = f"without {name}" if keys <= chosen else name
             self.tried.append(Tried(said, len(keys), now, after, why))
             if not why and after is not None:
-                now, chosen, best = after, wanted, (model, made)
+                now, chosen, best = after, wanted, (after, model, made)
         return best
 
     def _candidates(self) -> list[tuple[str, Keys]]:
-        """All rewrites of each pass that has several kinds, then each kind, those of the most elements first."""
+        """All new rewrites of each pass that has several kinds, then each kind, those of the most elements first."""
         whole: list[tuple[str, Keys]] = []
         found: dict[Kind, Keys] = {}
+        self._others = frozenset()
         for p in self._options.tuning:
             run = Run(self._source, replace(self._options, selected=(p,)), self._known)
-            kinds = _groups(_rewrites(run.result()[1]))
+            every = _groups(_rewrites(run.result()[1]))
+            self._others |= {key for keys in every.values() for key in keys}
+            kinds = {kind: keys for kind, keys in every.items() if kind not in self._found}
             if len(kinds) > 1:
                 whole.append((p.name, frozenset().union(*kinds.values())))
             found.update(kinds)
-        self._others = frozenset(key for keys in found.values() for key in keys)
+        self._found.update(found)
         ordered = sorted(found.items(), key=lambda item: (-_elements(item[0]) * len(item[1]), str(item[0])))
         return [*whole, *((kind.name, keys) for kind, keys in ordered)]
 
@@ -170,9 +184,10 @@ def tuned(result: Result, options: Options, measure: Measure) -> Result:
     report.tuned = [*map(str, tuner.tried), *said]
     if found is None:
         return result
-    model, made = found
-    made.undone = []  # what was tried and not kept
-    report.follow(made)
+    model, reports = found
+    for made in reports:
+        made.undone = []  # what was tried and not kept
+        report.follow(made)
     written = Model(model)
     report.ops_after = operators(written)
     report.untaken, report.unknown = judged(written, options.target)
