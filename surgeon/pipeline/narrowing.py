@@ -9,12 +9,12 @@ uint8 before 8.5         the pass widen-small-integers converts the tensors betw
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
 from surgeon.ir.model import Model
-from surgeon.ir.protos import all_nodes, holders, read_instead, refill
+from surgeon.ir.protos import all_nodes, given_inputs, holders, read_instead, refill
 from surgeon.ir.retyping import narrowed, retyped
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
@@ -93,22 +93,24 @@ def _name(kind: int) -> str:
 def _retype_outside(model: ModelProto, kinds: Mapping[int, int]) -> None:
     """Give inputs and outputs other types, with a Cast after each input and before each output."""
     graph, fresh = model.graph, fresh_name(model)
-    weights = {t.name for t in graph.initializer}
-    casts = []
-    for info in graph.input:
-        kind = info.type.tensor_type.elem_type
-        if kind not in kinds or info.name in weights:
+    makers, outputs = {name: node for node in graph.node for name in node.output}, {o.name for o in graph.output}
+    front, behind = [], []
+    for info in (*given_inputs(model), *graph.output):
+        name, kind, maker = info.name, info.type.tensor_type.elem_type, makers.get(info.name)
+        if kind not in kinds:
             continue
-        if any(o.name == info.name for o in graph.output):
-            raise ModelError(f"the input '{info.name}' is an output, too: it cannot get another type")
-        inner = fresh(info.name, "Cast")
-        read_instead(graph, info.name, inner)
-        casts.append(helper.make_node("Cast", [info.name], [inner], name=inner, to=kind))
+        if maker is None and name in outputs:
+            raise ModelError(f"the output '{name}' is made by no node: it cannot get another type")
+        inner = fresh(name, "Cast" if maker is None else "narrow")
+        read_instead(graph, name, inner)
+        if maker is None:
+            front.append(helper.make_node("Cast", [name], [inner], name=inner, to=kind))
+        else:
+            maker.output[:] = [inner if made == name else made for made in maker.output]
+            makers[name] = helper.make_node("Cast", [inner], [name], name=name, to=kinds[kind])
+            behind.append(makers[name])
         info.type.tensor_type.elem_type = kinds[kind]
-    refill(graph.node, [*casts, *graph.node])
-    for info in graph.output:
-        if info.type.tensor_type.elem_type in kinds:
-            _cast_output(graph, info, fresh(info.name, "narrow"), kinds)
+    refill(graph.node, [*front, *graph.node, *behind])
 
 
 def _write_shifts(made: ModelProto, source: ModelProto) -> None:
@@ -135,18 +137,6 @@ def _write_shifts(made: ModelProto, source: ModelProto) -> None:
         graph.node.append(helper.make_node("Mul" if left else "Div", operands, node.output, name=node.name))
     if any(two in node.input for node in graph.node):
         graph.initializer.append(numpy_helper.from_array(np.asarray(2, np.int64), two))
-
-
-def _cast_output(graph: GraphProto, info: ValueInfoProto, inner: str, kinds: Mapping[int, int]) -> None:
-    """Put a Cast before an output that a node makes."""
-    maker = next((n for n in graph.node if info.name in n.output), None)
-    if maker is None:
-        raise ModelError(f"the output '{info.name}' is made by no node: it cannot get another type")
-    read_instead(graph, info.name, inner)
-    maker.output[:] = [inner if name == info.name else name for name in maker.output]
-    to = kinds[info.type.tensor_type.elem_type]
-    graph.node.append(helper.make_node("Cast", [inner], [info.name], name=info.name, to=to))
-    info.type.tensor_type.elem_type = to
 
 
 def _measured(
