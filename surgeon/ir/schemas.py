@@ -86,8 +86,7 @@ def most_inputs(op: str, domain: str) -> int | None:
 @cache
 def first_opset(op: str) -> int:
     """The first opset of ONNX that has an operator; 0 for none."""
-    versions = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
-    return min(versions, default=0)
+    return min((spec.since_version for spec in _schemas(op, "")), default=0)
 
 
 @cache

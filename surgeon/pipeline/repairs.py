@@ -5,7 +5,6 @@ What has two readings is left as it is, so that ONNX Runtime or the graph refuse
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
@@ -13,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.ir import contrib
 from surgeon.ir.functions import ONNX
 from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
-from surgeon.ir.schemas import first_opset, opset_of_definition, schema
+from surgeon.ir.schemas import attributes_of_any_opset, first_opset, opset_of_definition, schema
 
 SCALES, SIZES = 2, 3  # inputs of Resize
 OMITTED = 13  # the opset from which on its scales may be left out
@@ -82,46 +81,32 @@ def _equal(a: TensorProto, b: TensorProto) -> bool:
     return numpy_helper.to_array(a).tobytes() == numpy_helper.to_array(b).tobytes()
 
 
-def _sort(graph: GraphProto) -> str:
+def sort(graph: GraphProto) -> str:
     """A node after the ones that it reads: ONNX asks for that order, and only one graph is meant by any other."""
-    if _is_sorted(graph):
-        return ""
-    refill(graph.node, in_topological_order(graph.node, "the graph"))
-    return "repaired: a node was listed before one that it reads; the nodes are sorted"
-
-
-def _is_sorted(graph: GraphProto) -> bool:
     later = {o for node in graph.node for o in node.output if o}
     for node in graph.node:
         if not later.isdisjoint(reads(node)):
-            return False
+            refill(graph.node, in_topological_order(graph.node, "the graph"))
+            return "repaired: a node was listed before one that it reads; the nodes are sorted"
         later.difference_update(node.output)
-    return True
+    return ""
 
 
 def _drop_unknown_attributes(graph: GraphProto) -> str:
     """An attribute that its operator has in no opset says nothing; one of another opset may."""
-    found = [(node, [a.name for a in node.attribute if not _may_have(node, a.name)]) for node in graph.node]
-    found = [(node, names) for node, names in found if names]
-    for node, _ in found:
-        refill(node.attribute, [a for a in node.attribute if _may_have(node, a.name)])
+    found = [(node, a) for node in graph.node for a in node.attribute if not _may_have(node, a.name)]
     if not found:
         return ""
-    node, name = found[0][0], found[0][1][0]
+    node, name = found[0][0], found[0][1].name
+    for holder, attribute in found:
+        holder.attribute.remove(attribute)
     why = "in any opset, and ONNX Runtime refuses it; it is removed"
     return f"repaired: {node.op_type} has no attribute '{name}' {why}"
 
 
 def _may_have(node: NodeProto, attribute: str) -> bool:
-    known = attributes_ever(node.op_type) if node.domain in ONNX else frozenset()
-    return not known or attribute in known
-
-
-@cache
-def attributes_ever(op: str) -> frozenset[str]:
-    """The attributes that an operator of ONNX has in any opset, and its name; empty for any other operator."""
-    found = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""]
-    return frozenset(name for s in found for name in s.attributes) | frozenset(s.name for s in found)
+    is_known = node.domain in ONNX and bool(first_opset(node.op_type))
+    return not is_known or attribute in attributes_of_any_opset(node.op_type, "")
 
 
 # ---- Resize ----------------------------------------------------------------------------------------------------------
@@ -178,7 +163,7 @@ def _no_scales(graph: GraphProto, node: NodeProto, model: ModelProto) -> str:
 OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (
     _rename_nodes,
     _drop_equal_initializers,
-    _sort,
+    sort,
     _drop_unknown_attributes,
 )
 

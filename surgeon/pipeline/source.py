@@ -17,10 +17,10 @@ from surgeon.ir.call_sizes import check_calls
 from surgeon.ir.definitions import in_own_domain
 from surgeon.ir.files import SMALL, UNWRITABLE, as_text, read_all, without_data
 from surgeon.ir.model import Model
-from surgeon.ir.protos import IR_WITH_DEFAULTS, all_graphs, copied, in_topological_order, refill
+from surgeon.ir.protos import IR_WITH_DEFAULTS, all_graphs, copied
 from surgeon.ir.run import Unrunnable
 from surgeon.ir.validity import check_required
-from surgeon.pipeline.repairs import has_faults, repair
+from surgeon.pipeline.repairs import has_faults, repair, sort
 
 if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
@@ -174,6 +174,4 @@ def _complete(graph: onnx.GraphProto) -> None:
     """Name a graph and the bodies in it, and put their nodes into topological order."""
     for holder in all_graphs(graph):
         holder.name = holder.name or "graph"
-        ordered = in_topological_order(holder.node, "the graph")
-        if any(a is not b for a, b in zip(ordered, holder.node, strict=True)):
-            refill(holder.node, ordered)
+        sort(holder)
