@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
@@ -225,19 +226,14 @@ class Traffic:
     def _made_by(self, tensor: Value) -> set[Node | None]:
         """The kernels that make a tensor: the nodes before what is elementwise; None for an input of the model."""
         if tensor not in self._makers:
-            found: set[Node | None] = set()
-            todo, seen = [tensor], {tensor}
-            while todo:
-                value = todo.pop()
-                node = value.producer
-                if node is None or not (node.key in FUSED or node.key in KEEP_ORDER):
-                    found.add(node)
-                    continue
-                new = [v for v in node.inputs if v is not None and v not in seen and not self.model.is_constant(v)]
-                seen.update(new)
-                todo += new
-            self._makers[tensor] = found
+            found = (v.producer for v in sources([tensor], _is_fused) if not self.model.is_constant(v))
+            self._makers[tensor] = {node for node in found if node is None or not _is_fused(node)}
         return self._makers[tensor]
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether it is part of the kernel that makes what it reads."""
+    return node.key in FUSED or node.key in KEEP_ORDER
 
 
 def _stored(value: Value) -> Iterator[Value]:
