@@ -213,7 +213,8 @@ class _Walk(Walk):
             self._written.append(node)
             return [_constant(made) for made in alone[0]]
         why = ""
-        explicit, others = self._reshapes(node, read, alone[0][0].shape)
+        reshapes = list(self._reshapes(node, read, alone[0][0].shape))
+        explicit, others = ([repair for holds, repair in reshapes if holds is asked] for asked in (True, False))
         skipped = self.choices.get(node.output[0], 0)
         holding: list[tuple[_Repair, list[Tensor]]] = []
         computed = (*self._computed_sizes(node, read), *self._shared_rows(node, read))
@@ -297,16 +298,14 @@ class _Walk(Walk):
 
     def _reshapes(
         self, node: NodeProto, read: Mapping[str, Tensor], made: tuple[int, ...]
-    ) -> tuple[list[_Repair], list[_Repair]]:
-        """A Reshape with the batch where the samples come to lie in row-major order: where its target has the file's
-        batch, and elsewhere."""
-        explicit: list[_Repair] = []
-        others: list[_Repair] = []
+    ) -> Iterator[tuple[bool, _Repair]]:
+        """A Reshape with the batch where the samples come to lie in row-major order, and whether its target has the
+        file's batch there."""
         if node.op_type != "Reshape" or len(node.input) < 2:
-            return explicit, others
+            return
         given, target = read[node.input[0]], read[node.input[1]]
         if given.layout is None or not target.is_same:
-            return explicit, others
+            return
         before = math.prod(given.alone[0].shape[: given.layout.axis]) * given.layout.outer
         asked = target.together[0].tolist()
         fronts = {axis: math.prod(made[:axis]) for axis in range(len(made))}
@@ -324,12 +323,10 @@ class _Walk(Walk):
             takes_over = axis == given.layout.axis and given.alone[0].shape[axis] == size
             sizes = self._target(asked, made, axis, takes_over)
             if sizes is not None:
-                here = explicit if asked[axis] == self.size else others
                 repair = _Repair(copied(node))
                 repair.node.input[1] = self._name("sizes")
                 repair.constants[repair.node.input[1]] = np.asarray(sizes, np.int64)
-                here.append(repair)
-        return explicit, others
+                yield asked[axis] == self.size, repair
 
     def _target(self, asked: list[int], made: tuple[int, ...], axis: int, takes_over: bool) -> list[int] | None:
         """What a Reshape is asked for, with the batch left open; None where two sizes would be open.
