@@ -222,7 +222,7 @@ class _Walk(Walk):
             try:
                 found = self._together(repair, node, read, alone)
             except Unrunnable as error:
-                why = why or ("" if "ONNX Runtime" in str(error) else str(error))
+                why = why or ("" if "ONNX" in str(error) else str(error))
                 continue
             if found is not None:
                 holding.append((repair, found))
