@@ -234,6 +234,14 @@ def with_data(tensor: TensorProto, folder: str | Path | None) -> TensorProto:
     return copy
 
 
+def is_same_tensor(a: TensorProto, b: TensorProto, folder: str | Path | None = None) -> bool:
+    """Whether two tensors hold the same, to the bit; the data of external ones is read from `folder`."""
+    if a == b or (a.data_type, a.dims) != (b.data_type, b.dims):
+        return a == b
+    one, other = (numpy_helper.to_array(with_data(tensor, folder)) for tensor in (a, b))
+    return one.tobytes() == other.tobytes()
+
+
 class Place(NamedTuple):
     """Where the data of an external tensor is: a file, and the bytes in it."""
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
 from surgeon.errors import ModelError, PassError
-from surgeon.ir.files import with_data, with_weights
+from surgeon.ir.files import is_same_tensor, with_weights
 from surgeon.ir.functions import by_name
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, given_inputs, label_of, named_by_training, reads, refill
@@ -220,7 +220,7 @@ def _restore_tensors(
         now = exported.pop(tensor.name, None)
         if tensor.name in made or (tensor.name in read_before and tensor.name not in read_after):
             changed = True
-        elif now is None or _same_tensor(tensor, now, base):
+        elif now is None or is_same_tensor(tensor, now, base):
             kept.append(tensor)
         else:
             kept.append(now)
@@ -234,18 +234,6 @@ def _restore_tensors(
 def _reads(graph: GraphProto) -> set[str]:
     """The tensors that nodes, bodies included, and the graph's outputs read."""
     return {o.name for o in graph.output} | {name for node in graph.node for name in reads(node)}
-
-
-def _same_tensor(a: TensorProto, b: TensorProto, base: Path | None) -> bool:
-    if a.data_type != b.data_type or list(a.dims) != list(b.dims):
-        return False
-    return bool(_bytes(a, base) == _bytes(b, base))
-
-
-def _bytes(tensor: TensorProto, base: Path | None) -> bytes:
-    if tensor.data_location != TensorProto.EXTERNAL and tensor.HasField("raw_data"):
-        return tensor.raw_data
-    return numpy_helper.to_array(with_data(tensor, base)).tobytes()
 
 
 def _restore_infos(infos: Any, untouched: Any, touched: Any, weights: set[str]) -> bool:

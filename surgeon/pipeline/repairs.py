@@ -10,6 +10,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from surgeon.ir import contrib
+from surgeon.ir.files import is_same_tensor
 from surgeon.ir.functions import ONNX
 from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
 from surgeon.ir.schemas import attributes_of_any_opset, first_opset, opset_of_definition, schema
@@ -60,7 +61,8 @@ def _drop_equal_initializers(graph: GraphProto) -> str:
     dropped = []
     for place, tensor in enumerate(graph.initializer):
         first = kept.setdefault(tensor.name, tensor)
-        if first is not tensor and _equal(first, tensor):
+        is_elsewhere = TensorProto.EXTERNAL in (first.data_location, tensor.data_location)
+        if first is not tensor and (first == tensor if is_elsewhere else is_same_tensor(first, tensor)):
             dropped.append(place)
     if not dropped:
         return ""
@@ -68,17 +70,6 @@ def _drop_equal_initializers(graph: GraphProto) -> str:
     for place in reversed(dropped):
         del graph.initializer[place]
     return f"repaired: the initializer '{name}' was in the file twice, with the same values; one is left"
-
-
-def _equal(a: TensorProto, b: TensorProto) -> bool:
-    """Whether two tensors hold the same, to the bit; those in other files are equal where their entries are."""
-    if (
-        a == b
-        or (a.data_type, a.dims) != (b.data_type, b.dims)
-        or TensorProto.EXTERNAL in (a.data_location, b.data_location)
-    ):
-        return a == b
-    return numpy_helper.to_array(a).tobytes() == numpy_helper.to_array(b).tobytes()
 
 
 def sort(graph: GraphProto) -> str:
