@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon.ir.following import sources
+from surgeon.ir.following import readers, sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
@@ -166,7 +166,7 @@ class Traffic:
         self.stored: dict[Layer, list[Value]] = {}
         self._makers: dict[Value, set[Node | None]] = {}
         for layer in found:
-            self.stored[layer] = list(dict.fromkeys(_stored(layer.y)))
+            self.stored[layer] = list(_stored(layer.y))
 
     def chosen(self, able: set[Node]) -> set[Node]:
         """Those of the layers whose int8 saves bytes: the better end of two descents, from all of them and from none.
@@ -238,16 +238,11 @@ def _is_fused(node: Node) -> bool:
 
 def _stored(value: Value) -> Iterator[Value]:
     """The tensors that are written after a layer: those that something else than its own kernel reads."""
-    todo, seen = [value], {value}
-    while todo:
-        value = todo.pop()
-        after = [user for user in value.users if user.key in FUSED]
-        if value.is_output or len(after) < len(value.users) or any(u.op in RESIDUAL for u in after):
-            yield value
-        for user in after:
-            new = [v for v in user.outputs if v is not None and v not in seen]
-            seen.update(new)
-            todo += new
+    fused = [user for user, _ in readers([value], lambda node: node.key in FUSED) if user.key in FUSED]
+    for made in dict.fromkeys([value, *(v for user in fused for v in user.outputs if v is not None)]):
+        after = [user for user in made.users if user.key in FUSED]
+        if made.is_output or len(after) < len(made.users) or any(u.op in RESIDUAL for u in after):
+            yield made
 
 
 # ---- placing ---------------------------------------------------------------------------------------------------------
