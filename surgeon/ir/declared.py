@@ -106,15 +106,11 @@ class Declared:
     def _of(self, graph: Graph) -> dict[str, ValueInfoProto]:
         """What the file declares in a scope, by name; of a body's parameters too."""
         if graph not in self._infos:
-            self._infos[graph] = {info.name: info for info in self._declarations(graph)}
+            proto = graph.proto
+            found = [] if isinstance(proto, FunctionProto) else [*proto.value_info, *proto.output]
+            found += proto.input if found and graph is not self._main else ()
+            self._infos[graph] = {info.name: info for info in found}
         return self._infos[graph]
-
-    def _declarations(self, graph: Graph) -> list[ValueInfoProto]:
-        proto = graph.proto
-        if isinstance(proto, FunctionProto):
-            return []
-        found = [*proto.value_info, *proto.output]
-        return found if graph is self._main or not found else [*found, *proto.input]
 
 
 def drop_sizes_of_bodies(graph: Graph, proto: GraphProto) -> None:

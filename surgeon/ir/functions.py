@@ -51,13 +51,6 @@ def declare_opset(model: ModelProto) -> None:
         model.opset_import.append(helper.make_opsetid("", found))
 
 
-def with_opset(model: ModelProto) -> ModelProto:
-    """A copy that declares an opset of ONNX's own operators; see `declare_opset`."""
-    copy = copied(model)
-    declare_opset(copy)
-    return copy
-
-
 def drop_opset(model: ModelProto) -> None:
     """Take away what the model declares of ONNX's own operators."""
     refill(model.opset_import, [o for o in model.opset_import if o.domain not in ONNX])

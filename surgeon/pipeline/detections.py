@@ -39,10 +39,6 @@ SEEDS = 2  # random inputs on which the whole models are compared
 CUT_OFF = "{}: its rows are ordered by image and class; of more than {} boxes those of the last ones are cut off"
 
 
-class Dependent(ModelError):
-    """A node computes something else of a row where rows of padding follow it."""
-
-
 def prepare(asked: Asked) -> Prepared:
     """The model with N rows from each NonMaxSuppression, and an output that says how many of them count.
 
@@ -87,7 +83,7 @@ class _Trials(Walk):
     def run(self) -> tuple[dict[str, int], list[str]]:
         """The axis of the rows, by output of the model that has them, and the nodes with several images or classes.
 
-        Raises Dependent.
+        Raises ModelError.
         """
         behind = self._behind()
         given = self._given(behind)
@@ -100,7 +96,7 @@ class _Trials(Walk):
         found = {o.name: self.tensors[o.name] for o in self.model.graph.output if o.name in self.tensors}
         for name, tensor in found.items():
             if tensor.sized:
-                raise Dependent(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
+                raise ModelError(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
         many = [label_of(n) for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
         return {name: tensor.layout.axis for name, tensor in found.items() if tensor.layout is not None}, many
 
@@ -136,7 +132,7 @@ class _Trials(Walk):
         return {**constants, **{name: _varied(rng, array) for name, array in largest.items()}}
 
     def visit(self, node: NodeProto, read: Mapping[str, Tensor]) -> list[Tensor]:
-        """Compute what a node makes in each trial. Raises Dependent."""
+        """Compute what a node makes in each trial. Raises ModelError."""
         alone: list[list[np.ndarray]] = []
         why = ""
         try:
@@ -158,8 +154,8 @@ class _Trials(Walk):
         return found  # type: ignore[return-value]
 
 
-def _dependent(node: NodeProto, why: str = "") -> Dependent:
-    return Dependent(
+def _dependent(node: NodeProto, why: str = "") -> ModelError:
+    return ModelError(
         f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where rows of padding are "
         f"after them{f' ({why})' if why else ''}."
     )

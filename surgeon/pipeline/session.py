@@ -11,9 +11,10 @@ from onnx import ModelProto
 
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, write
-from surgeon.ir.functions import declares_opset, drop_opset, needs_opset, with_opset
+from surgeon.ir.functions import declare_opset, declares_opset, drop_opset, needs_opset
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
+from surgeon.ir.protos import copied
 from surgeon.pipeline.interop import GraphRule, run_graph_rules, to_graphsurgeon
 from surgeon.pipeline.options import Options, Shapes
 from surgeon.pipeline.prepared import Prepared, prepared
@@ -101,7 +102,9 @@ def rewrite_source(source: Source, options: Options, prepares: bool = True) -> R
         known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
         lacks_opset = not declares_opset(source.look()) and not needs_opset(source.look())
         if lacks_opset:  # a rewrite may write the first node that needs one
-            source = source.changed(with_opset(source.look()))
+            copy = copied(source.look())
+            declare_opset(copy)
+            source = source.changed(copy)
         given = source.look()
         first = prepared(given, options, source.base, known) if prepares else Prepared(given, [])
         if first.model is not given:
