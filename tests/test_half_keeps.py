@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -9,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
+import surgeon
 from surgeon.app.cli import main
 from surgeon.errors import ModelError
 from surgeon.ir.model import Model
@@ -189,4 +192,20 @@ def test_a_second_conversion_leaves_what_the_first_kept_in_fp32() -> None:
     once = convert(parsed(text), keep_fp32=["first"]).model
     again = convert(once)
     assert [k.why for k in again.kept] == ["the file has it in fp32 beside half precision"]
+    assert again.model.SerializeToString() == once.SerializeToString()
+
+
+def test_a_second_rewrite_leaves_the_casts_of_the_first_in_a_norm() -> None:
+    """It read the norm as one without the casts and wrote it out again, under other names."""
+    model = parsed("""g (float[2,4,8] x, float[8] w, float[2,4,8] z) => (float[2,4,8] y, float[2,4,8] t) {
+            n = LayerNormalization <epsilon: float = 0.01> (x, w)
+            t = Add (n, z)
+            y = Neg (t)
+        }""")
+    rng = np.random.default_rng(0)
+    data = [{n: rng.standard_normal(s).astype(np.float32) for n, s in (("x", (2, 4, 8)), ("w", 8), ("z", (2, 4, 8)))}]
+    rewrite = partial(surgeon.rewrite, target="8.4", fp16=True, data=data, verify="none")
+    once = rewrite(model).model
+    again = rewrite(once)
+    assert not again.report.applied
     assert again.model.SerializeToString() == once.SerializeToString()

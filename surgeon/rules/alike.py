@@ -1,6 +1,7 @@
 """Whether a rewrite writes what the file had, and is taken back and not reported, or what an earlier one wrote."""
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from surgeon.rules.window import Rewrite
 from surgeon.targets.target import Target
 from surgeon.targets.unsupported import Unsupported
 
+PLACED = re.compile(r"~(fp16|bf16|fp32)[^~/]*/Cast_1$")
 Present = Callable[[Value | None], Value | None]  # the tensor that the readers of a tensor read now
 
 
@@ -41,12 +43,16 @@ class Unchanged:
         if a is None or b is None:
             return a is b
         made_a, made_b = before.get(a), after.get(b)
+        if made_a is not None and _is_placed_anew(made_a):
+            return self._same_tensor(made_a.inputs[0], b, before, after)
+        if made_b is not None and _is_placed_anew(made_b):
+            return self._same_tensor(a, made_b.inputs[0], before, after)
         if made_a is not None and made_b is not None and made_a.key != "Constant":
             return self._same_node(made_a, made_b, before, after)
         if self._present(a) is self._present(b):
             return True
         x, y = _written_value(a, made_a, self._model), _written_value(b, made_b, self._model)
-        if x is None or y is None or x.dtype != y.dtype:
+        if x is None or y is None or x.dtype.kind != y.dtype.kind:
             return False
         return bool(x.size == y.size == 1 and x.reshape(()) == y.reshape(())) or (
             x.shape == y.shape and bool(np.array_equal(x, y))
@@ -80,13 +86,14 @@ class Unchanged:
         return same(x, y) or (a.key in COMMUTATIVE and len(x) == 2 and same(x, reversed(y)))
 
 
+def _is_placed_anew(node: Node) -> bool:
+    """Whether a node is a cast that a conversion to half precision has placed: the next one places its own."""
+    return node.key == "Cast" and PLACED.search(node.name) is not None
+
+
 def _count_computing(nodes: Iterable[Node]) -> int:
-    """How many of the nodes are not Constant."""
-    count = 0
-    for node in nodes:
-        if node.key != "Constant":
-            count += 1
-    return count
+    """How many of the nodes are neither Constant nor casts that are placed anew."""
+    return sum(node.key != "Constant" and not _is_placed_anew(node) for node in nodes)
 
 
 def _written_value(value: Value, made: Node | None, model: Model) -> np.ndarray | None:
