@@ -394,6 +394,17 @@ WRONG = {
     "one weight of a product, transposed": (
         "(float[N,64] a) => (float[N,32] r) { t = MatMul (a, p)  r = Neg (t) }", "MatMul(x, c)",
         "b.Gemm(x, changed(c, (40, 20), c[40, 20] * 1.00002).T.copy(), transB=1)"),
+    # NaN, inf and the largest number
+    "a NaN that becomes zero": (RELU, "Relu(x)", "b.Where(b.Greater(x, single(0)), x, single(0))"),
+    "a NaN in place of which a number is": ("(float[N,C] a) => (float[N,C] r) { t = Sqrt (a)  r = Mul (t, t) }",
+        "Mul(op.Sqrt(x), op.Sqrt(x))", "b.Abs(x)"),
+    "nothing by nothing": ("(float[N,C] a) => (float[N,C] r) { t = Abs (a)  r = Div (t, t) }",
+        "Div(x, x)", "b.Expand(single(1), b.Shape(x))"),
+    "the lowest number": ("(float[N,C] a) => (float[N,C] r) <float k = {-3.4028235e38}> "
+        "{ t = Max (a, k)  r = Neg (t) }",
+        "Max(x, c)", "b.Add(x, single(0))"),
+    "a round trip through fp16": ("(float[N,C] a) => (float[N,C] r) { t = Cast <to = 10> (a)  r = Cast <to = 1> (t) }",
+        "Cast(op.Cast(x))", "b.Mul(x, single(1))"),
     # signs of zero and of infinity
     "zero less a number": (
         "(float[N,C] a) => (float[N,C] r) { m = Neg (a)  t = Transpose <perm = [1, 0]> (m)  "

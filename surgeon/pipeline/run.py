@@ -163,6 +163,7 @@ class Run:
             fixed={name: size for name, size in fixed_symbols(driver.model.proto, options.shapes).items() if size},
             verdicts=known,
             originals=originals,
+            foreign=frozenset(name for name, p in driver.context.passes.items() if not p.own),
         )
         verdicts = {}
         for done, record in enumerate(driver.rewrites):

@@ -26,6 +26,7 @@ BIAS = 0.6  # steps of half precision that the median may be off; a constant tha
 BIAS_OF_SINGLE = 16.0  # the same of fp32 and double, in steps of fp32
 HAS_MEDIAN = frozenset({"in order", "large", "random", "wide"})  # kinds of inputs
 FEWEST = 16  # elements that have a median
+NO_OVERFLOW = 40.0  # of an input: its exponential has a square in fp32, too
 NOT_LOOKED_AT = NOT_FINITE | {"beyond", "denormal", "huge", "saturated", "tiny", "scaled"}
 # Whose result has one sign of zero, whichever kernel computes it.
 CHOOSING = PICKS | {"Relu"}  # of two zeros a kernel takes either
@@ -118,6 +119,31 @@ def other_sign(a: np.ndarray, b: np.ndarray, *, zeros: bool) -> str:
     if zeros and ((a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))).any():
         return "a zero has the other sign, and a Reciprocal or Div after it makes the other infinity of it"
     return ""
+
+
+def made_finite(a: np.ndarray, b: np.ndarray, exact: Exact, index: int) -> str:
+    """Where the original has a NaN, an inf or its type's maximum by definition, and `a` another; empty where nowhere.
+
+    Where the original overflows, `a` may have any number: a wider type has one there, or an input
+    is larger than NO_OVERFLOW.
+    """
+    if not is_float(b.dtype) or a.shape != b.shape or any(map(_may_overflow, exact.feeds.values())):
+        return ""
+    limit = float(ml_dtypes.finfo(b.dtype).max)  # type: ignore[no-untyped-call]
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    off = ~(np.abs(b) < limit) & (a != b) & ~(np.isnan(a) & np.isnan(b))
+    reference = exact.output(index) if off.any() else None
+    if reference is None or reference.shape != b.shape:
+        return ""
+    off &= (reference == b) | (np.isnan(reference) & np.isnan(b))
+    if not off.any():
+        return ""
+    return f"it returns {a[off][0]:.7g} where the original returns {b[off][0]:.7g}"
+
+
+def _may_overflow(x: np.ndarray) -> bool:
+    with np.errstate(invalid="ignore"):
+        return is_float(x.dtype) and bool((np.isfinite(x) & (np.abs(x) > NO_OVERFLOW)).any())
 
 
 def rounds_one_by_one(model: ModelProto) -> bool:

@@ -32,7 +32,16 @@ from surgeon.proof.equality import (
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.held import too_large
-from surgeon.proof.hidden import HAS_MEDIAN, NOT_LOOKED_AT, bias, has_signs, lost_element, other_sign, rounds_one_by_one
+from surgeon.proof.hidden import (
+    HAS_MEDIAN,
+    NOT_LOOKED_AT,
+    bias,
+    has_signs,
+    lost_element,
+    made_finite,
+    other_sign,
+    rounds_one_by_one,
+)
 from surgeon.proof.integer_roles import divisors, plain_integers
 from surgeon.proof.nan_unreliable_kernels import BlindSpots
 from surgeon.proof.pair import ModelPair
@@ -156,6 +165,7 @@ class JudgedRun:
     """Both sides, run on the same inputs. `exact` and `exact_after` evaluate each side in a wider type.
 
     probed  whether the inputs are a probe's: unlike the usual ones these have rows whose elements hardly differ
+    drops_rounding  whether a Cast to a narrower type is gone: what it rounded off is not noise of the original
     where   which sizes the inputs have, where these are probed: a row of one element has no variance, and what a norm
             makes of it is rounding, so that KERNEL_NOISE is not a difference there
     """
@@ -169,6 +179,7 @@ class JudgedRun:
     slack: float
     probed: bool = False
     where: str = ""
+    drops_rounding: bool = False
 
     @property
     def is_noisy(self) -> bool:
@@ -192,7 +203,7 @@ class JudgedRun:
             compare,
             tolerance=max(own, at_least, KERNEL_NOISE if self.is_noisy else 0.0),
             finite=self.kind not in NOT_FINITE,
-            exact=partial(self.exact.output, index),
+            exact=None if self.drops_rounding else partial(self.exact.output, index),
             rounding=partial(self.exact.rounding, index),
             cut_off=self.kind == "inf",
         )
@@ -241,6 +252,7 @@ class Judge:
         self.cuts_inf = _has(pair.before, CUTS_INF) or _has(pair.after, CUTS_INF)
         self.in_double = _has(pair.before, IN_DOUBLE) or _has(pair.after, IN_DOUBLE)
         resizes = (n for n in nodes_of(pair.before) if n.op_type == "Resize")
+        self.drops_rounding = not self.reads_halves and _narrows(pair.before) > _narrows(pair.after)
         self.crops = any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
         self.is_one_by_one = rounds_one_by_one(pair.before)
         self.divisors = divisors(pair)
@@ -411,7 +423,12 @@ class Judge:
     def _hidden(self, trial: JudgedRun, index: int) -> str:
         """A difference that the tolerance hides; see `hidden`."""
         a, b = trial.results[index], trial.expected[index]
-        if self.slack != 1.0 or trial.kind in NOT_LOOKED_AT or a is b or a.tobytes() == b.tobytes():
+        if self.slack != 1.0 or a is b or a.tobytes() == b.tobytes():
+            return ""
+        found = "" if self.pair.is_own or self.cuts_inf else made_finite(a, b, trial.exact, index)
+        if found:
+            return found
+        if trial.kind in NOT_LOOKED_AT:
             return ""
         signs = ""
         if has_signs(self.pair.before, trial.kind):
@@ -444,7 +461,9 @@ class Judge:
         """Both sides' results on some inputs, to be compared."""
         exact = Exact(self.pair.before, feeds, self.reads_halves, expected, kind, self.pair.folder)
         exact_after = Exact(self.pair.after, feeds, self.reads_halves, results, kind, self.pair.folder_of("after"))
-        return JudgedRun(kind, feeds, expected, results, exact, exact_after, self.slack, probed, where)
+        return JudgedRun(
+            kind, feeds, expected, results, exact, exact_after, self.slack, probed, where, self.drops_rounding
+        )
 
     def difference(self, trial: JudgedRun, index: int) -> Difference:
         """The difference of one output. There is none in these cases:
@@ -481,7 +500,7 @@ class Judge:
         counts = self.own_rounding or self.holds_halves or (trial.probed and found.error <= KERNEL_NOISE)
         if found.why and counts and trial.is_no_more_than_moved(index):
             return Difference(found.error)
-        if not found.why or not self._agree_in_wider_type(trial, index):
+        if not found.why or self.drops_rounding or not self._agree_in_wider_type(trial, index):
             return found
         if found.gap <= smallest_normal(trial.expected[index].dtype):
             return Difference(found.error)
@@ -601,6 +620,12 @@ def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: s
 def _has_number(array: np.ndarray) -> bool:
     """Whether an array has an element that is not NaN."""
     return not is_float(array.dtype) or not np.isnan(array.astype(np.float64)).all()
+
+
+def _narrows(model: ModelProto) -> int:
+    """How many nodes cast to half precision."""
+    casts = (a.i for n in nodes_of(model) if n.op_type == "Cast" for a in n.attribute if a.name == "to")
+    return sum(to in HALVES for to in casts)
 
 
 def _has(model: ModelProto, operators: frozenset[str]) -> bool:

@@ -29,6 +29,7 @@ class ModelPair:
     folder_after where those of `after` are, if that is another folder
     met          the inputs as a run of the whole model has them, at each size; then no sizes are chosen
     signed_zeros the outputs of which the sign of a zero counts: an infinity is made of it
+    is_own       whether a pass of surgeon's own took part: those may give a number where the original has a NaN
     runners      what runs each side, at every size; made when it is asked for
     """
 
@@ -41,6 +42,7 @@ class ModelPair:
     folder_after: str | Path | None = None
     met: tuple[Feeds, ...] = ()
     signed_zeros: frozenset[int] = frozenset()
+    is_own: bool = True
     runners: dict[SideName, Runner] = field(default_factory=dict, repr=False)
 
     @property
@@ -85,7 +87,7 @@ class ModelPair:
         and of what was met."""
         symbols = dict.fromkeys(d for _, _, shape in self.inputs for d in shape if isinstance(d, str))
         given = [(k, self.fixed[name]) for k, name in enumerate(symbols) if name in self.fixed]
-        digest = hashlib.sha256(repr((given, self.largest_pad, sorted(self.signed_zeros))).encode())
+        digest = hashlib.sha256(repr((given, self.largest_pad, sorted(self.signed_zeros), self.is_own)).encode())
         for model in self.both:
             digest.update(model.SerializeToString(deterministic=True))
         for feeds in self.met:

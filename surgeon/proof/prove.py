@@ -58,6 +58,7 @@ class Prover:
     fixed      the sizes of named dimensions that the user gives
     verdicts   those of windows that were proved before, by what identifies the proof; new ones are added
     originals  a tensor -> the file's node for it, where that was rewritten
+    foreign    the passes that are not surgeon's own
 
     `unsized` has the windows that ran with no sizes that were chosen: `prove_by_a_run` proves these.
     """
@@ -70,8 +71,10 @@ class Prover:
         fixed: Mapping[str, int],
         verdicts: dict[bytes, Verdict],
         originals: Mapping[Value, Node],
+        foreign: frozenset[str] = frozenset(),
     ) -> None:
         self.model = model
+        self._foreign = foreign
         self.unsized: dict[Rewrite, CutWindow] = {}
         self._cutter = Cutter(model, present=present, originals=originals, fixed=fixed)
         self._verdicts = verdicts
@@ -88,6 +91,8 @@ class Prover:
         if window.unranked:
             self.unsized[record] = window
             return Verdict.unproved(f"the rank of '{window.unranked}' is not known")
+        if self._foreign and self._foreign.issuperset(record.passes):
+            window = replace(window, pair=replace(window.pair, is_own=False))
         verdict = self._verdict(window.pair, record.tolerance)
         if verdict.unsized:
             self.unsized[record] = window
