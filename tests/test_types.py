@@ -324,3 +324,15 @@ def test_a_negative_size_is_no_number_to_compute_with() -> None:
     proto = unknown_as_minus_one("(float[2,3] x) => (float[5,3] y) <float[3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}> "
                                  "{ y = Concat <axis = 0> (x, w) }")  # fmt: skip
     assert sizes(Model(proto)) == [(None, 3)]
+
+
+def test_a_sparse_weight_has_a_type() -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3] x) => (float[2,3] y) { y = Add (x, b) }'
+    )
+    values = onnx.numpy_helper.from_array(np.float32([1]), "b")
+    at = onnx.numpy_helper.from_array(np.int64([4]))
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, at, [2, 3]))
+    found = Model(proto)
+    weight = found.graph.values["b"]
+    assert (found.dtype(weight), found.shape(weight)) == (onnx.TensorProto.FLOAT, (2, 3))

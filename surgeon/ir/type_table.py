@@ -93,6 +93,8 @@ class TypeTable:
         for value in values.values():
             if value.tensor is not None and not value.is_input:  # what replaces a default has the sizes of the input
                 rows[value] = TensorType(value.tensor.data_type, tuple(value.tensor.dims))
+        for sparse in () if graph.is_function else graph.proto.sparse_initializer:
+            rows[values[sparse.values.name]] = TensorType(sparse.values.data_type, tuple(sparse.dims))
         if not graph.bodied:
             return
         for node, copied in zip(graph.live(), inferred.node, strict=True):
