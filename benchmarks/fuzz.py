@@ -41,14 +41,15 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import onnx
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, NodeProto, numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
+from onnx.inliner import inline_local_functions
 from splices import spliced
 from windows import Undrawable, draw
 
 import surgeon
 from surgeon.errors import SurgeonError
-from surgeon.ir.protos import given_inputs
+from surgeon.ir.protos import given_inputs, returning
 from surgeon.ir.run import Reference, Runner, Unrunnable, load_error
 from surgeon.proof.equality import TIMES_THE_ORIGINAL, Difference
 from surgeon.proof.exact import rounding_of
@@ -179,12 +180,11 @@ class RoundingJudge(Judge):
 
     def _has_no_meaning(self, feeds: Feeds) -> bool:
         """Whether ONNX gives the original no result: ONNX Runtime's Concat takes a size of 0 beside one of 2, and
-        leaves rows unwritten; its Pad reflects what is empty."""
+        leaves rows unwritten; its Pad reflects what is empty, and an axis by its own size."""
         try:
-            Reference(self.pair.before, self.pair.folder).run(feeds)
+            return _reflects_too_far(self.pair.before, feeds)
         except Unrunnable as error:
             return any(words in str(error) for words in NO_MEANING)
-        return False
 
     def difference(self, trial: JudgedRun, index: int) -> Difference:
         """As of `Judge`, none where rounding explains it."""
@@ -222,6 +222,26 @@ class RoundingJudge(Judge):
         gap = np.abs(given - expected)[numbers].max(initial=0.0)
         is_known = numbers | ~np.isfinite(own) | ~np.isfinite(expected)
         return bool(is_known.all() and gap <= TIMES_THE_ORIGINAL * moves.max(initial=0.0))
+
+
+def _reflects_too_far(model: ModelProto, feeds: Feeds) -> bool:
+    """Whether a Pad reflects an axis by its size or more, which ONNX forbids. Raises Unrunnable."""
+    whole = inline_local_functions(model)
+    pads = [n for n in whole.graph.node if n.op_type == "Pad" and "reflect" in _modes(n)]
+    read = dict.fromkeys(i for n in pads for i in (n.input[0], *n.input[1:2], *n.input[3:4]) if i)
+    found = dict(zip(read, Reference(returning(whole, read)).run(feeds), strict=True)) if read else {}
+    for node in pads:
+        sizes = np.asarray(found[node.input[0]].shape)
+        given = [found[node.input[1]]] if len(node.input) > 1 else [a.ints for a in node.attribute if a.name == "pads"]
+        if len(node.input) > 3 and node.input[3]:
+            sizes = sizes[found[node.input[3]]]
+        if (np.reshape(given[0], (2, -1)).max(0, initial=0) >= np.maximum(sizes, 1)).any():
+            return True
+    return False
+
+
+def _modes(node: NodeProto) -> list[str]:
+    return [a.s.decode() for a in node.attribute if a.name == "mode"]
 
 
 def _only_rounds(before: ModelProto, after: ModelProto) -> bool:
