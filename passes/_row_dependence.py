@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from surgeon import Builder, Decline, Dim, Node, Value, require, require_some
 from surgeon.ir.elements import Array, Elements, Unread, broadcast, filled, moved_inputs, of_constant, vector
+from surgeon.ir.following import readers
 from surgeon.ir.graph import PLACE, Graph
 from surgeon.ir.lattice import static_sizes
 from surgeon.ir.operators import ALONG, BATCH, ELEMENTWISE, MOVES, REDUCES
@@ -457,10 +458,7 @@ class _Sizes(Elements):
 
 def _behind_places(graph: Graph, after: Sequence[str]) -> set[Value]:
     """Every tensor of a graph that follows from some operators."""
-    todo, found = graph.of(after), set[Value]()
-    while todo:
-        for out in todo.pop().outputs:
-            if out is not None and out not in found:
-                found.add(out)
-                todo += [n for n in out.users if n.graph is graph]
-    return found
+    first = graph.of(after)
+    read = readers((o for node in first for o in node.outputs if o is not None), lambda node: node.graph is graph)
+    nodes = [*first, *(user for user, _ in read if user.graph is graph)]
+    return {out for node in nodes for out in node.outputs if out is not None}

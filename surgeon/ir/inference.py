@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
+from surgeon.ir.following import sources
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
 from surgeon.ir.iteration import RECURRENT, LoopCarried, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
@@ -298,14 +300,6 @@ def _reads_outside(node: Node) -> bool:
 
 def _is_apart_from_shapes(value: Value) -> bool:
     """Whether a tensor is computed from written values by few nodes, none of which asks for a shape."""
-    todo = [value]
-    for followed in todo:  # grows
-        node = followed.producer
-        if len(todo) > MOST_FOLLOWED or (node is None and followed.tensor is None):
-            return False
-        if node is None:
-            continue
-        if node.key in VALUELESS:
-            return False
-        todo += (i for i in node.inputs if i is not None)
-    return True
+    followed = list(islice(sources([value], lambda node: node.key not in VALUELESS), MOST_FOLLOWED + 1))
+    ends = (v.tensor is not None if v.producer is None else v.producer.key not in VALUELESS for v in followed)
+    return len(followed) <= MOST_FOLLOWED and all(ends)

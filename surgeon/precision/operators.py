@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from surgeon.ir.following import sources
+from surgeon.ir.following import readers, sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import FLOATS, HALVES
@@ -138,16 +138,10 @@ def ranked(model: Model) -> set[Node]:
 
 def sizing(model: Model) -> set[Node]:
     """The nodes of whose numbers the size of a tensor is computed, such as durations of which a length is the sum."""
-    found: set[Node] = set()
     nodes = [node for scope in model.scopes for node in scope.live()]
-    todo = [node.inputs[k] for node in nodes for k in SHAPE_INPUTS.get(node.key, ()) if k < len(node.inputs)]
-    while todo:
-        value = todo.pop()
-        maker = None if value is None or model.is_constant(value) else value.producer
-        if maker is not None and maker not in found and maker.op not in MEASURES:
-            found.add(maker)
-            todo += maker.inputs
-    return found
+    sizes = [node.inputs[k] for node in nodes for k in SHAPE_INPUTS.get(node.key, ()) if k < len(node.inputs)]
+    makers = (v.producer for v in sources(sizes, lambda node: node.op not in MEASURES) if not model.is_constant(v))
+    return {node for node in makers if node is not None and node.op not in MEASURES}
 
 
 def has_half_products(model: Model) -> bool:
@@ -199,16 +193,10 @@ def _is_square(model: Model, node: Node) -> bool:
 
 def chosen_outputs(model: Model) -> set[str]:
     """The outputs of a model whose rows a TopK, an ArgMax or a NonMaxSuppression chooses, or puts in order."""
-    found: set[Value] = set()
-    for scope in model.scopes:
-        todo = [o for n in scope.live() if n.op in RANKS for o in n.outputs if o is not None]
-        while todo:
-            value = todo.pop()
-            if value in found:
-                continue
-            found.add(value)
-            todo += [o for user in value.users for o in user.outputs if o is not None]
-    return {v.name for v in found if v.is_output}
+    ranking = [node for scope in model.scopes for node in scope.live() if node.op in RANKS]
+    after = readers((o for node in ranking for o in node.outputs if o is not None), lambda node: True)
+    made = (o for node in (*ranking, *(user for user, _ in after)) for o in node.outputs)
+    return {o.name for o in made if o is not None and o.is_output}
 
 
 def whole_outputs(model: Model) -> set[str]:

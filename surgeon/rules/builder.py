@@ -11,6 +11,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from surgeon.errors import PassError
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES, Shape, is_static
 from surgeon.ir.schemas import DOMAIN, formal_types
@@ -286,15 +287,8 @@ class Builder:
 
 def _dead_nodes_behind(values: Iterable[Value]) -> set[Node]:
     """The nodes that were taken away and that the tensors are computed from."""
-    found: set[Node] = set()
-    todo = [v.producer for v in values]
-    while todo:
-        node = todo.pop()
-        if node is None or node.alive or node in found:
-            continue
-        found.add(node)
-        todo += [i.producer for i in node.inputs if i is not None]
-    return found
+    makers = (v.producer for v in sources(values, lambda node: not node.alive))
+    return {node for node in makers if node is not None and not node.alive}
 
 
 def _may_be_equal(one: Shape | None, other: Shape | None) -> bool:

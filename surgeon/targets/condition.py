@@ -7,7 +7,7 @@ than ONNX's. Most are rows of `surgeon.targets.rows`, the others functions. How 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -124,9 +124,9 @@ def may_match(one: Shape, other: Shape) -> bool:
     return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in zip(one, other, strict=True))
 
 
-def handed_on(value: Value | None) -> Value | None:
-    """The tensor that a chain of Identity nodes passes on."""
-    while value is not None and value.producer is not None and value.producer.key == "Identity":
+def handed_on(value: Value | None, by: Collection[str] = ("Identity",)) -> Value | None:
+    """The tensor that a chain of Identity nodes, or of others, passes on."""
+    while value is not None and value.producer is not None and value.producer.key in by:
         value = value.producer.inputs[0]
     return value
 

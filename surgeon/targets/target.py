@@ -23,7 +23,7 @@ from surgeon.targets import (
     plugins,
     tables,
 )
-from surgeon.targets.condition import Check, Condition, input_of, is_weights, opset_of
+from surgeon.targets.condition import Check, Condition, handed_on, input_of, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
 from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of
@@ -391,9 +391,7 @@ def _becomes_weights(node: Node, position: int) -> bool:
     value = input_of(node, position)
     if node.key in tables.RTX_FOLDING:
         return value is not None and node.graph.model.is_constant(value)
-    while value is not None and value.producer is not None and value.producer.key in ("Cast", "Identity"):
-        value = value.producer.inputs[0]
-    return is_weights(value)
+    return is_weights(handed_on(value, by=("Cast", "Identity")))
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from surgeon.targets.condition import (
     constant_of,
     dtype_name,
     dtype_of,
+    handed_on,
     input_of,
     is_weights,
     rank_of,
@@ -116,9 +117,7 @@ def ended_early(node: Node) -> str | None:
 
 def _runs_on(body: Graph) -> bool:
     """Whether the condition that a body returns is the one that it was given, or true."""
-    returned, given = body.results[0], body.proto.input[1].name
-    while returned is not None and returned.producer is not None and returned.producer.key == "Identity":
-        returned = returned.producer.inputs[0]
+    returned, given = handed_on(body.results[0]), body.proto.input[1].name
     if returned is None or returned.name == given:
         return returned is not None
     known = body.model.constant(returned)

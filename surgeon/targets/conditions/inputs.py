@@ -1,5 +1,6 @@
 """Inputs and outputs that are left out."""
 
+from surgeon.ir.following import sources
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition
 from surgeon.targets.releases import RTX, between, since
@@ -36,13 +37,6 @@ def unnamed_output(node: Node) -> str | None:
 
 def _follows_from_unnamed(node: Node) -> bool:
     """Whether a node, or one of its graph that it follows from, leaves out an input."""
-    todo, seen = [node], {node}
-    while todo:
-        found = todo.pop()
-        if None in found.inputs:
-            return True
-        makers = {given.producer for given in found.inputs if given is not None and given.graph is node.graph}
-        fresh = [maker for maker in makers - seen if maker is not None]
-        seen.update(fresh)
-        todo += fresh
-    return False
+    before = sources(node.inputs, lambda maker: maker.graph is node.graph)
+    makers = (value.producer for value in before if value.producer is not None and value.graph is node.graph)
+    return any(None in found.inputs for found in (node, *makers))
