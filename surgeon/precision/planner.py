@@ -54,6 +54,7 @@ SCALED = words("QuantizeLinear DequantizeLinear")
 DIVIDES = words("Div QuantizeLinear")  # by their second input
 WIDE = frozenset({TensorProto.INT32, TensorProto.INT16, TensorProto.UINT16})  # as floats, such weights are no larger
 AHEAD = "TensorRT-RTX builds no recurrent node after a Cast from half precision"
+JOINED = "TensorRT-RTX builds no Concat of quantizers in two types in half precision"
 NO_FORM = "the operator has no {} form at this opset"
 
 
@@ -104,6 +105,9 @@ class Planner:
         if self._rtx:
             _keep_before_recurrent(plan, self.nodes)
         settle(plan, [n for n in self._free if n not in plan.single])
+        _dequantize_as_read(plan, self._free)
+        if self._rtx:
+            _join_pairs_of_one_type(plan, self.nodes)
         return plan
 
 
@@ -518,6 +522,33 @@ def _keep_before_recurrent(plan: Plan, nodes: Sequence[Node]) -> None:
         plan.single[maker] = AHEAD
         if maker.op in KEEPS_NUMBERS:
             todo += plan.varying(maker)
+
+
+def _dequantize_as_read(plan: Plan, free: Sequence[Node]) -> None:
+    """Have a DequantizeLinear make the type in which its result is read, whatever its QuantizeLinear reads: no cast."""
+    for node in free:
+        read = (plan.read_types(o, but_by=node) for o in plan.float_outputs(node))
+        if node.op == "DequantizeLinear" and node in plan.single and any(plan.low.elem in types for types in read):
+            del plan.single[node]
+
+
+def _join_pairs_of_one_type(plan: Plan, nodes: Sequence[Node]) -> None:
+    """Keep a Concat in fp32 that joins results of DequantizeLinear in 16 bits and in fp32, also after what moves them.
+
+    TensorRT-RTX 1.7.1 does not build it in 16 bits: "const_ppg.cpp:3401: CHECK(opnd->type() == output_type)".
+    """
+    for node in nodes:
+        types: set[int] = set()
+        todo = plan.varying(node) if node.op == "Concat" and plan.precision(node) != SINGLE else []
+        while todo:
+            value = todo.pop()
+            maker = value.producer
+            if maker is not None and maker.op == "DequantizeLinear":
+                types.add(plan.type_of(value))
+            elif maker is not None and maker.op in KEEPS_NUMBERS:
+                todo += plan.varying(maker)
+        if len(types) > 1:
+            plan.single[node] = JOINED
 
 
 def _has_form(model: Model, node: Node, outputs: Sequence[Value], positions: Sequence[int], low: Format) -> bool:
