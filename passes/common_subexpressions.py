@@ -46,21 +46,41 @@ def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> bool:
             changed |= _merge(editor, body, [*known, {}])
         if node.key not in ONCE or node.bodies:
             continue
-        # of large constants the types and sizes
-        attributes = sorted(a.SerializeToString(deterministic=True) for a in node.proto.attribute)
-        inputs = tuple([_input_key(editor, v) for v in _operands(node)])
-        key = node.key, inputs, tuple(attributes), tuple(o is None for o in node.outputs)
         # A body reads no more tensors of the graph around than it did.
-        within = known if any(v is not None and not v.is_written for v in node.inputs) else known[-1:]
-        first = next((n for nodes in within for n in nodes.get(key, ()) if _is_same(editor, n, node)), None)
+        reads_around = len(known) == 1 or any(v is not None and not v.is_written for v in node.inputs)
+        first = _first(editor, node, known if reads_around else known[-1:])
         if first is None:
-            known[-1].setdefault(key, []).append(node)
-        elif not editor.excluded(node) and not any(o is not None and o.is_output for o in node.outputs):
+            continue
+        if not editor.excluded(node) and not any(o is not None and o.is_output for o in node.outputs):
             builder = editor.builder(node)
             builder.matched = (*(first.origin.removed if first.origin is not None else (first,)), node)
             editor.replace(node, first.outputs, builder)
             changed = True
     return changed
+
+
+def _first(editor: Editor, node: Node, known: Sequence[Known]) -> Node | None:
+    """The known node that computes the same; None where there is none, and then the node is known, too."""
+    quick = node.key, frozenset([v for v in node.inputs if v is not None and v.varies])
+    if not any(quick in nodes for nodes in known):
+        known[-1][quick] = [node]  # nearly always alone, so its key need not be made
+        return None
+    for nodes in known:
+        if alone := nodes.get(quick):
+            nodes.setdefault(_key(editor, alone[0]), []).append(alone.pop())
+    key = _key(editor, node)
+    found = next((n for nodes in known for n in nodes.get(key, ()) if _is_same(editor, n, node)), None)
+    if found is None:
+        known[-1].setdefault(quick, [])
+        known[-1].setdefault(key, []).append(node)
+    return found
+
+
+def _key(editor: Editor, node: Node) -> Hashable:
+    """What decides whether nodes compute the same; of large constants the types and sizes."""
+    attributes = sorted(a.SerializeToString(deterministic=True) for a in node.proto.attribute)
+    inputs = tuple([_input_key(editor, v) for v in _operands(node)])
+    return node.key, inputs, tuple(attributes), tuple(o is None for o in node.outputs)
 
 
 def _operands(node: Node) -> Sequence[Value | None]:

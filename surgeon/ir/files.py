@@ -116,9 +116,11 @@ def read_all(path: Path) -> tuple[ModelProto, list[Path]]:
 
 def _check_names(model: ModelProto, path: Path) -> None:
     """Raise ModelError where a name is not UTF-8: protobuf gives bytes for it."""
-    nodes = (name for n in nodes_of(model) for name in (n.name, n.op_type, n.domain, *n.input, *n.output))
-    tensors = (t.name for g in all_graphs(model.graph) for t in (*g.input, *g.output, *g.initializer))
-    wrong = next((name for name in (*nodes, *tensors) if isinstance(name, bytes)), None)
+    names = [t.name for g in all_graphs(model.graph) for t in (*g.input, *g.output, *g.initializer)]
+    names += [name for f in model.functions for name in f.input]
+    for node in nodes_of(model):  # what they read is one of these
+        names += node.name, node.op_type, node.domain, *node.output[:]
+    wrong = next((name for name in names if isinstance(name, bytes)), None) if bytes in set(map(type, names)) else None
     if wrong is not None:
         raise ModelError(
             f"'{path}' has a name that is not UTF-8, which ONNX requires: {wrong!r}. Export the model again."

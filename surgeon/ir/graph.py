@@ -21,7 +21,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helpe
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import AttributeReference, node_text, read_attribute, shown, write_attributes
 from surgeon.ir.protos import IR_WITH_DEFAULTS, body_protos, in_topological_order, label_of, named_by_training, refill
-from surgeon.ir.schemas import FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
+from surgeon.ir.schemas import BODIED, FLOAT_ATTRIBUTES, FLOAT_LIMIT, MOVED, key_of
 from surgeon.ir.validity import check_branches, check_sparse, check_tensor
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ SERIALS = 1 << 40  # more nodes than anybody makes
 PLACE = attrgetter("place")
 # They read what may be known of a tensor whose values are not: its sizes, its type.
 VALUELESS = frozenset({"Shape", "Size", "EyeLike", "CastLike"})
-BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 class Value:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError
-from surgeon.ir.schemas import key_of
+from surgeon.ir.schemas import BODIED, key_of
 
 IR_WITH_DEFAULTS = 4  # since then an initializer that is an input too is what it has where the caller gives nothing
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
@@ -33,6 +33,8 @@ def label_of(node: NodeProto) -> str:
 
 def body_protos(proto: NodeProto) -> list[GraphProto]:
     """The bodies of a node, in the order of its attributes."""
+    if proto.op_type not in BODIED and not proto.domain:  # every walk over a model comes here
+        return []
     found: list[GraphProto] = []
     for attribute in proto.attribute:
         if attribute.type == AttributeProto.GRAPH:
@@ -142,7 +144,7 @@ def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.Functi
 
 def reads(node: NodeProto) -> list[str]:
     """The tensors that a node and its bodies read, those that the bodies make left out."""
-    return [*filter(None, node.input), *captured(node)]
+    return [*filter(None, node.input[:]), *captured(node)]
 
 
 def captured(node: NodeProto) -> list[str]:

@@ -14,6 +14,7 @@ from surgeon.ir.operators import REDUCES
 
 COMPLETE_DOMAINS = frozenset({"", "ai.onnx.ml"})  # onnx has a schema of each operator that they have
 DOMAIN = "surgeon"  # of the canonical nodes and of the plugin nodes
+BODIED = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 # Of the type and shape of their input, though onnx does not say so: of some it has no schema at the opset, or none.
 LIKE_INPUT = frozenset(
     {"EyeLike", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization", "SimplifiedLayerNormalization"}

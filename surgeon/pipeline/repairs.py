@@ -4,7 +4,8 @@ What has two readings is left as it is, so that ONNX Runtime or the graph refuse
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import chain
 
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
@@ -12,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.ir import contrib
 from surgeon.ir.files import is_same_tensor
 from surgeon.ir.functions import ONNX
-from surgeon.ir.protos import all_graphs, constants_in, in_topological_order, label_of, reads, refill, unused
+from surgeon.ir.protos import all_graphs, captured, constants_in, in_topological_order, label_of, refill, unused
 from surgeon.ir.schemas import attributes_of_any_opset, first_opset, opset_of_definition, schema
 
 SCALES, SIZES = 2, 3  # inputs of Resize
@@ -21,10 +22,10 @@ OMITTED = 13  # the opset from which on its scales may be left out
 
 def repair(model: ModelProto) -> list[str]:
     """Repair a model in place; a sentence for each kind of repair."""
-    notes = []
-    for graph in all_graphs(model.graph):
-        notes += [mend(graph) for mend in OF_A_GRAPH]
-    notes += [_raise_opset(model), _drop_scales(model)]
+    graphs = list(all_graphs(model.graph))
+    notes = [mend(graph) for graph in graphs for mend in OF_A_GRAPH]
+    used = {n.op_type for g in graphs for n in g.node if n.domain in ONNX}
+    notes += [_raise_opset(model, used), _drop_scales(model) if "Resize" in used else ""]
     return list(dict.fromkeys(filter(None, notes)))
 
 
@@ -61,8 +62,10 @@ def _drop_equal_initializers(graph: GraphProto) -> str:
     dropped = []
     for place, tensor in enumerate(graph.initializer):
         first = kept.setdefault(tensor.name, tensor)
+        if first is tensor:
+            continue
         is_elsewhere = TensorProto.EXTERNAL in (first.data_location, tensor.data_location)
-        if first is not tensor and (first == tensor if is_elsewhere else is_same_tensor(first, tensor)):
+        if first == tensor if is_elsewhere else is_same_tensor(first, tensor):
             dropped.append(place)
     if not dropped:
         return ""
@@ -74,18 +77,19 @@ def _drop_equal_initializers(graph: GraphProto) -> str:
 
 def sort(graph: GraphProto) -> str:
     """A node after the ones that it reads: ONNX asks for that order, and only one graph is meant by any other."""
-    later = {o for node in graph.node for o in node.output if o}
-    for node in graph.node:
-        if not later.isdisjoint(reads(node)):
+    made = [node.output[:] for node in graph.node]
+    later = set(chain.from_iterable(made)) - {""}
+    for node, outputs in zip(graph.node, made, strict=True):
+        if not later.isdisjoint(node.input[:]) or not later.isdisjoint(captured(node)):
             refill(graph.node, in_topological_order(graph.node, "the graph"))
             return "repaired: a node was listed before one that it reads; the nodes are sorted"
-        later.difference_update(node.output)
+        later.difference_update(outputs)
     return ""
 
 
 def _drop_unknown_attributes(graph: GraphProto) -> str:
     """An attribute that its operator has in no opset says nothing; one of another opset may."""
-    found = [(node, a) for node in graph.node for a in node.attribute if not _may_have(node, a.name)]
+    found = [(node, a) for node in graph.node for a in node.attribute[:] if not _may_have(node, a.name)]
     if not found:
         return ""
     node, name = found[0][0], found[0][1].name
@@ -162,19 +166,18 @@ OF_A_GRAPH: tuple[Callable[[GraphProto], str], ...] = (
 # ---- the opset -------------------------------------------------------------------------------------------------------
 
 
-def _raise_opset(model: ModelProto) -> str:
-    """Declare the first opset that has every operator, where no other operator changes its meaning by that."""
+def _raise_opset(model: ModelProto, used: Collection[str]) -> str:
+    """Declare the first opset that has every operator used, where no other one changes its meaning by that."""
     declared = [o for o in model.opset_import if o.domain in ONNX]
     if len(declared) != 1 or declared[0].version < 1:
         return ""
     opset = declared[0].version
-    used = {n.op_type for g in all_graphs(model.graph) for n in g.node if n.domain in ONNX}
-    late = {op: first_opset(op) for op in used - set(contrib.IN_ONNX) if schema(op, "", opset) is None}
+    late = {op: first_opset(op) for op in {*used} - {*contrib.IN_ONNX} if schema(op, "", opset) is None}
     late = {op: first for op, first in late.items() if first > opset}
     if not late:
         return ""
     needed = max(late.values())
-    if any(opset_of_definition(op, opset) != opset_of_definition(op, needed) for op in used - set(late)):
+    if any(opset_of_definition(op, opset) != opset_of_definition(op, needed) for op in {*used} - {*late}):
         return ""
     declared[0].version = needed
     op = max(sorted(late), key=lambda name: late[name])

@@ -17,12 +17,12 @@ from onnx import TensorProto
 
 from surgeon.ir.constants import FOLD_LIMIT
 from surgeon.ir.following import divides, readers
-from surgeon.ir.graph import BODIED, Graph, Node, Value
+from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import QUANTIZES, words
-from surgeon.ir.schemas import DOMAIN, FLOAT_LIMIT
+from surgeon.ir.schemas import BODIED, DOMAIN, FLOAT_LIMIT
 from surgeon.precision.formats import BF16, FP16, HALF, SINGLE, Format, constant_reason, flushed, is_beyond
 from surgeon.precision.operators import (
     BY_RANGE,
