@@ -27,7 +27,7 @@ from surgeon.proof.integer_roles import plain_integers
 from surgeon.proof.judge import judge
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import sized_inputs
-from surgeon.proof.whole import prove_models, whole_pair
+from surgeon.proof.whole import prove_models, tensors_of_a_run, whole_pair
 
 WRONG = '''"""A pass that is wrong in one place. For a test."""
 from surgeon import Stage, op, rewrite, var
@@ -152,6 +152,38 @@ def test_a_window_whose_sizes_go_together_is_proved_with_those_of_a_run(tmp_path
     assert not right.report.declined and right.report.applied[0].max_error == 0.0
     wrong = with_pass(tmp_path, root, "b.Abs(b.root.inputs[0])", proto)
     assert "differs" in wrong.report.undone[0].why
+
+
+def test_windows_that_differ_in_names_alone_are_proved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PaddlePaddle names the tensor in each Constant node."""
+    proto = model("""(float[N,S] a) => (float[N,S] r) {
+        one = Constant <value = float one {1}> ()
+        b = Add (a, one)
+        c = Exp (b)
+        two = Constant <value = float two {1}> ()
+        d = Add (c, two)
+        r = Exp (d)
+    }""")
+    asked = []
+    monkeypatch.setattr(surgeon.proof.prove, "judge", lambda pair, *a, **k: asked.append(pair) or judge(pair, *a, **k))
+    result = with_pass(tmp_path, "Add(x, 1.0)", "b.Sub(x, -1.0)", proto, cache=False)
+    assert len(result.report.applied) == 2 and len(asked) == 1
+
+
+def test_sizes_that_the_nodes_contradict_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An even number of columns is never 5. The first sizes are run, since they nearly always fit."""
+    text = "(float[N,S] a) => (float[I,J] r) <float[5] five = {1, 2, 3, 4, 5}> { b = Concat <axis = 1> (a, a) "
+    proto = model(text + "c = Add (b, five) r = Relu (c) }")
+    runs, run = [], Runner.run
+    monkeypatch.setattr(Runner, "run", lambda self, feeds: runs.append(feeds) or run(self, feeds))
+    assert tensors_of_a_run(proto, ["c"], folder=None, shapes={}) == [] and len(runs) == 2
+
+
+def test_sizes_that_fit_are_run() -> None:
+    """Those of `T` that are twice those of `S`, after others that are not run."""
+    text = "(float[N,S] a, float[N,T] b) => (float[I,J] r) { d = Concat <axis = 1> (a, a) c = Add (b, d) r = Relu (c) }"
+    found = tensors_of_a_run(model(text), ["b", "c"], folder=None, shapes={})
+    assert found and all(run["b"].shape == run["c"].shape for run in found)
 
 
 def test_parts_of_a_concat_get_equal_sizes_without_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

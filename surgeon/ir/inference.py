@@ -280,16 +280,46 @@ def without_weights(model: Model) -> ModelProto:
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """The model with the types that ONNX infers; itself where that raises. An operator's inference may raise even in
-    the lenient mode. Nodes of ENDING are not passed to it. Nor are values followed where a vector is long."""
+    """The model with the types that ONNX infers; itself where that raises: an operator's inference may even in the
+    lenient mode."""
+    try:
+        return _infer(model)
+    except Exception:
+        return model
+
+
+def _infer(model: ModelProto, *, strict: bool = False) -> ModelProto:
+    """The model with the types that ONNX infers. Nodes of ENDING are not passed to it. Nor are values followed where a
+    vector is long."""
     nodes = list(all_nodes(model.graph))
     for node in nodes:
         if node.op_type in ENDING:
             node.domain = DOMAIN
-    try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=not has_long_vector(model.graph, nodes))
-    except Exception:
-        return model
+    follows = not has_long_vector(model.graph, nodes)
+    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=follows)
+
+
+def contradiction(model: Model) -> Callable[[Iterable[tuple[str, int, Shape]]], bool]:
+    """What says whether the nodes of a model contradict inputs (name, element type, shape): it does not run with these.
+
+    It says so of none where a branch that is never run may do so, or where ONNX's inference fails at the sizes that the
+    file declares.
+    """
+    bare = without_weights(model)
+
+    def fails(inputs: Iterable[tuple[str, int, Shape]]) -> bool:
+        given = {name: value_info(name, elem, shape) for name, elem, shape in inputs}
+        for info in bare.graph.input:
+            info.CopyFrom(given.get(info.name, info))
+        try:
+            _infer(bare, strict=True)
+        except Exception:
+            return True
+        return False
+
+    if any(scope.bodied for scope in model.scopes) or fails(()):
+        return lambda inputs: False
+    return fails
 
 
 def _reads_outside(node: Node) -> bool:

@@ -308,12 +308,18 @@ class _CutSide:
         return list(found.values())
 
     def _copy(self, node: Node) -> NodeProto:
-        """A node as the window has it: with the window's names, without its own and its doc strings."""
+        """A node as the window has it: with its names, and without what tells like windows apart: the node's own name,
+        the names of tensors in attributes, and documentation."""
         proto = copied(node.proto)
         self._copy_bodies(node, proto)
         proto.name = ""
         proto.doc_string = ""
         del proto.metadata_props[:]
+        for attribute in proto.attribute:
+            attribute.doc_string = ""
+            if attribute.HasField("t"):
+                attribute.t.ClearField("name")
+                attribute.t.ClearField("doc_string")
         proto.input[:] = ["" if v is None else self.shared.name(self._read(v)) for v in node.inputs]
         proto.output[:] = ["" if v is None else self.shared.name(v) for v in node.outputs]
         if node.key == "Pad":

@@ -12,6 +12,7 @@ import onnx
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
+from surgeon.ir.inference import contradiction
 from surgeon.ir.lattice import declared_shape
 from surgeon.ir.model import Model
 from surgeon.ir.protos import given_inputs
@@ -136,16 +137,22 @@ def sizes_that_run(
 def _sizes_to_try(pair: ModelPair, seconds: float = SECONDS) -> Iterator[tuple[list[list[SizedInput]], int]]:
     """One or two sizes of the inputs, and what drawn integers are below there: small ones first.
 
-    What takes seconds to draw is left out where less has been tried.
+    What takes seconds to draw is left out where less has been tried. From the second on, so are sizes that the model's
+    nodes contradict: to infer that takes a millisecond, and to run into it as long as the network does.
     """
     small = ((list(pair.sizes(choice)), choice.below) for choice in choices(pair.inputs, pair.before, images=True))
     usual = (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before, seconds))
-    fewest = math.inf
+    fewest, is_contradicted = math.inf, None
     for sizes, below in chain(small, usual):
         count = max(map(elements, sizes), default=0)
         fewest = min(fewest, count)
-        if count <= max(MOST_ELEMENTS, fewest):
+        if count > max(MOST_ELEMENTS, fewest):
+            continue
+        if is_contradicted is not None:
+            sizes = [sized for sized in sizes if not is_contradicted(sized)]
+        if sizes:
             yield sizes, below
+            is_contradicted = is_contradicted or contradiction(Model(pair.before))
 
 
 def tensors_of_a_run(model: ModelProto, tensors: Sequence[str], *, folder: Path | None, shapes: Shapes) -> list[Feeds]:
