@@ -92,14 +92,10 @@ def constant_value(proto: NodeProto) -> np.ndarray | None:
 def node_text(op: str, inputs: Iterable[str], outputs: Iterable[str], attrs: Mapping[str, Any]) -> str:
     """A node as a person writes it: `y = Op(a, '', b, axis=1)`. A name is empty where a tensor is left out."""
     given = [name or "''" for name in inputs]
-    given += [attribute_text(name, value) for name, value in attrs.items() if not isinstance(value, GraphProto)]
+    plain = {name: value for name, value in attrs.items() if not isinstance(value, GraphProto)}
+    given += [f"{name}={type_name(name, value) or shown(value)}" for name, value in plain.items()]
     made = [name or "''" for name in outputs]
     return f"{', '.join(made)} = {op}({', '.join(given)})"
-
-
-def attribute_text(name: str, value: Any) -> str:
-    """An attribute as a person writes it: `axis=1`, `to=FLOAT16`."""
-    return f"{name}={type_name(name, value) or shown(value)}"
 
 
 def type_name(name: str, value: Any) -> str:
