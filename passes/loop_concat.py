@@ -53,7 +53,7 @@ def collect(b):
 def _is_of_integers(body: Graph) -> bool:
     """Whether no float decides how often a body runs, but for integers that are cast to be compared."""
     names = [i.name for i in body.proto.input]
-    asked, seen = [body.results[0]], set[Value]()
+    asked, seen = list[Value | None](body.outputs[:1]), set[Value]()
     while asked:
         value = asked.pop()
         if value is None or value in seen or value.graph is not body or body.model.is_constant(value):
@@ -66,15 +66,15 @@ def _is_of_integers(body: Graph) -> bool:
         if maker is not None:
             asked += maker.inputs
         elif value.name in names[2:]:  # a state, which the iteration before made
-            asked.append(body.results[names.index(value.name) - 1])
+            asked.append(body.outputs[names.index(value.name) - 1])
     return True
 
 
 def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None:
     """How a state grows; None where it does not, or something else reads it."""
-    result, state = body.results[1 + place], body.values[body.proto.input[2 + place].name]
-    maker = None if result is None else result.producer
-    if result is None or maker is None or maker.graph is not body or result.users or state in body.results:
+    result, state = body.outputs[1 + place], body.values[body.proto.input[2 + place].name]
+    maker = result.producer
+    if maker is None or maker.graph is not body or result.users or state in body.outputs:
         return None
     given = [v for v in maker.inputs if v is not None]
     alone = len(given) == 2 and given[0] is state and given[1] is not state and set(state.users) == {maker}

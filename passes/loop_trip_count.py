@@ -41,11 +41,11 @@ def decompose(b):
     true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     # the condition that the body returns is the one that it was given
-    if _unwound(body, _result(body, 0))[0].name == body.proto.input[1].name:
+    if _unwound(body, body.outputs[0])[0].name == body.proto.input[1].name:
         require(begins is None and is_counted)
         return _loop(b, [limit, true, *states])
     require(not (is_counted and len(b.root.outputs) == len(states)))
-    steps = _steps(b, body, _result(body, 0))
+    steps = _steps(b, body, body.outputs[0])
     if begins is not None and b.value(begins) is None:
         steps = b.Where(_scalar(b, begins), steps, np.asarray(0))
     else:
@@ -64,10 +64,6 @@ def scalar_number(b):
 def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
     limit, begins, *states = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
     return limit, begins, [require_some(v, "a state is left out") for v in states]
-
-
-def _result(body: Graph, at: int) -> Value:
-    return require_some(body.results[at], "what its body returns is not known")
 
 
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
@@ -128,7 +124,7 @@ def _counter(b: Builder, body: Graph, value: Value) -> tuple[Value | None, int]:
         raise Decline("its condition compares no counter")
     if at == 0:
         return None, offset
-    require(_unwound(body, _result(body, at - 1)) == (source, 1), "what it compares does not grow by 1")
+    require(_unwound(body, body.outputs[at - 1]) == (source, 1), "what it compares does not grow by 1")
     return _whole(b, input_of(b.root, at)), offset
 
 
@@ -140,7 +136,7 @@ def _number(b: Builder, body: Graph, value: Value) -> tuple[Value, int]:
         return _whole(b, b.constant(known)), more
     if source.graph is not body:
         return _whole(b, source), more
-    if at is None or at < 2 or _unwound(body, _result(body, at - 1)) != (source, 0):
+    if at is None or at < 2 or _unwound(body, body.outputs[at - 1]) != (source, 0):
         raise Decline("the number that it counts to changes")
     return _whole(b, input_of(b.root, at)), more
 

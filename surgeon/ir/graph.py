@@ -289,7 +289,7 @@ class Graph:
 
     @property
     def outputs(self) -> list[Value]:
-        """The tensors that the scope returns, in order."""
+        """The tensors that the scope returns, in order; those of graphs around a body among them."""
         return [v for v in map(self.find, self._names(self.proto.output)) if v is not None]
 
     def _define(self, name: str) -> Value:
@@ -380,11 +380,6 @@ class Graph:
                 return value
             scope = scope.parent
         return None
-
-    @property
-    def results(self) -> list[Value | None]:
-        """What a body returns; a value of a graph around it among them."""
-        return [self.find(info.name) for info in self.proto.output]
 
     def live(self) -> list[Node]:
         """The nodes in their present, topological order."""

@@ -21,7 +21,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper, 
 from surgeon.ir.declared import MADE_UP, Declared, drop_sizes, drop_sizes_of_bodies
 from surgeon.ir.following import sources
 from surgeon.ir.graph import VALUELESS, Graph, Node, Value, scopes_of
-from surgeon.ir.iteration import RECURRENT, LoopCarried, loop_carried, parameters, refined_outputs
+from surgeon.ir.iteration import RECURRENT, loop_carried, parameters, refined_outputs
 from surgeon.ir.lattice import Shape, TensorType, join, meet, read_type, type_proto, value_info, without_names
 from surgeon.ir.long_vectors import has_long_vector
 from surgeon.ir.protos import SMALL_TENSOR, add_small_weights, all_nodes, functions_behind
@@ -151,25 +151,19 @@ class Inference:
         for parameter in unranked:
             table.take(parameter, self._declared.type_of(parameter, table, repeated=True))
         declared = [p for p in unranked if table.has_rank(p)]
-        values = (
-            [v for body in node.bodies for scope in scopes_of(body) for v in scope.values.values()] if carried else []
-        )
+        scopes = [scope for body in node.bodies for scope in scopes_of(body)] if carried else []
+        values = [value for scope in scopes for value in scope.values.values()]
         rows = table.copy_rows(values)
         while True:
             refined = [*declared, *(s.parameter for s in carried if table.refine(s.parameter, s.shape))]
             for body in node.bodies:
                 self._refine_graph(body, refined, repeated)
-            kept = [state._replace(shape=self._shape_in_all(state)) for state in carried]
+            results = [without_names(table.get(state.result).shape) for state in carried]
+            kept = [s._replace(shape=join([s.shape, after])) for s, after in zip(carried, results, strict=True)]
             if kept == carried:
                 return
             carried = kept  # less is assumed, so this comes to an end
             table.restore(values, rows)
-
-    def _shape_in_all(self, state: LoopCarried) -> Shape | None:
-        """What holds of a state before the first iteration and after it."""
-        if state.result is None:
-            return state.shape
-        return join([state.shape, without_names(self._table.get(state.result).shape)])
 
     # ---- local functions -------------------------------------------------------------------------------------------
 

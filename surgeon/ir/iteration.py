@@ -26,7 +26,7 @@ class LoopCarried(NamedTuple):
 
     parameter: Value
     shape: Shape | None
-    result: Value | None
+    result: Value
 
 
 def iterates(node: Node) -> bool:
@@ -61,7 +61,7 @@ def loop_carried(node: Node, table: TypeTable) -> list[LoopCarried]:
         return []
     is_loop = node.key == "Loop"
     states = node.inputs[2:] if is_loop else node.inputs[: len(node.inputs) - node.attr("num_scan_inputs")]
-    results = node.bodies[0].results[is_loop:]
+    results = node.bodies[0].outputs[is_loop:]
     rows = zip(parameters(node), states, results, strict=False)
     return [LoopCarried(p, without_names(table.get(state).shape), result) for p, state, result in rows]
 
@@ -105,7 +105,7 @@ def _recurrent(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int
 
 def _branched(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int, Shape | None]]:
     """The outputs of an If."""
-    results = zip(*(body.results for body in node.bodies), strict=False)
+    results = zip(*(body.outputs for body in node.bodies), strict=False)
     for out, either in zip(node.outputs, results, strict=False):
         types = [table.get(result) for result in either]
         yield out, types[0].elem, join([known.shape for known in types])
@@ -117,7 +117,7 @@ def _iterated(node: Node, table: TypeTable) -> Iterator[tuple[Value | None, int,
     for out, state in zip(node.outputs, carried, strict=False):
         left = table.get(state.result)
         yield out, left.elem, join([state.shape, without_names(left.shape)])
-    results = node.bodies[0].results[len(carried) + (node.key == "Loop") :]
+    results = node.bodies[0].outputs[len(carried) + (node.key == "Loop") :]
     for position, (out, result) in enumerate(zip(node.outputs[len(carried) :], results, strict=False)):
         element = table.get(result)
         yield out, element.elem, _stacked(node, position, without_names(element.shape))

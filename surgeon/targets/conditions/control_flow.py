@@ -51,7 +51,7 @@ def loop_condition(node: Node) -> str | None:
         return None
     body = node.bodies[0]
     handed = body.values[body.proto.input[1].name]
-    if not handed.users and handed not in body.results:
+    if not handed.users and handed not in body.outputs:
         return None
     return f"the condition is left out, and its body reads it as '{handed.name}'"
 
@@ -99,7 +99,7 @@ def _number_without_limit(node: Node) -> str | None:
         return None
     body = node.bodies[0]
     number = body.values[body.proto.input[0].name]
-    if not number.users and number not in body.results:
+    if not number.users and number not in body.outputs:
         return None
     return f"it has no limit on the iterations, and its body reads their number as '{number.name}'"
 
@@ -117,7 +117,7 @@ def ended_early(node: Node) -> str | None:
 
 def _runs_on(body: Graph) -> bool:
     """Whether the condition that a body returns is the one that it was given, or true."""
-    returned, given = handed_on(body.results[0]), body.proto.input[1].name
+    returned, given = handed_on(body.outputs[0]), body.proto.input[1].name
     if returned is None or returned.name == given:
         return returned is not None
     known = body.model.constant(returned)
@@ -131,8 +131,8 @@ def growing_state(node: Node) -> str | None:
     if not node.bodies:
         return None
     body = node.bodies[0]
-    for info, result in zip(body.proto.input[2:], body.results[1:], strict=False):
-        maker = None if result is None else result.producer
+    for info, result in zip(body.proto.input[2:], body.outputs[1:], strict=False):
+        maker = result.producer
         read = [] if maker is None else [v.name for v in maker.inputs if v is not None]
         if maker is not None and maker.key == "Concat" and len(read) > 1 and info.name in read:
             return f"its state '{info.name}' grows"
@@ -151,7 +151,7 @@ def numbered_rows(node: Node) -> str | None:
     if body.model.shape(number) != ():
         return None
     deeper = _one_deeper(body, number)
-    for result in body.results[1:]:
+    for result in body.outputs[1:]:
         if result in deeper:
             return f"the number of the iteration has a dimension there, and so '{result.name}' has one more"
     return None
@@ -187,9 +187,8 @@ def branches_of_other_rank(node: Node) -> str | None:
     if len(node.bodies) != 2:
         return None
     model, (then, other) = node.graph.model, node.bodies
-    for one, two in zip(then.results, other.results, strict=True):
-        shapes = (model.shape(value) for value in (one, two) if value is not None)
-        ranks = {len(shape) for shape in shapes if shape is not None}
+    for one, two in zip(then.outputs, other.outputs, strict=True):
+        ranks = {len(shape) for shape in map(model.shape, (one, two)) if shape is not None}
         if len(ranks) == 2:
             return f"its branches return {min(ranks)} and {max(ranks)} dimensions"
     return None
@@ -213,7 +212,7 @@ def branches_of_other_sizes(node: Node) -> str | None:
 
 @condition("If", RTX, source="measured with TensorRT-RTX 1.7.1: Assertion n.outputs.size() == 1 failed, graphScope.cpp")
 def nested_sizes(node: Node) -> str | None:
-    for value in (value for body in node.bodies for value in body.results if value is not None):
+    for value in (value for body in node.bodies for value in body.outputs):
         sizes = _unequal_results(value.producer) if value.producer is not None else None
         if sizes is not None:
             return f"a branch returns what an If makes in the sizes {sizes[0]} and {sizes[1]}"
@@ -224,8 +223,8 @@ def _unequal_results(node: Node) -> tuple[list[int], list[int]] | None:
     """The static sizes of a result of an If that its branches make in different ones of one rank."""
     if node.key != "If" or len(node.bodies) != 2:
         return None
-    for one, other in zip(*(body.results for body in node.bodies), strict=True):
-        left, right = (None if value is None else node.graph.model.shape(value) for value in (one, other))
+    for one, other in zip(*(body.outputs for body in node.bodies), strict=True):
+        left, right = map(node.graph.model.shape, (one, other))
         if left is None or right is None or len(left) != len(right):
             continue
         pairs = [(a, b) for a, b in zip(left, right, strict=True) if isinstance(a, int) and isinstance(b, int)]
@@ -321,7 +320,7 @@ def _dequantized_from_outside(body: Graph) -> list[Value]:
 @condition("Loop", RTX, source="measured with TensorRT-RTX 1.7.1: MyelinCheckException: gvn.cpp, ssa_validation")
 def widened_in_each(node: Node) -> str | None:
     for value in _returned_each_time(node):
-        maker = None if value is None else value.producer
+        maker = value.producer
         if maker is None or maker.key not in ("Cast", "CastLike") or _follows(maker.inputs, maker.graph):
             continue
         made = maker.graph.model.dtype(maker.outputs[0]) if maker.outputs[0] is not None else 0
@@ -335,8 +334,8 @@ def widened_in_each(node: Node) -> str | None:
                   "on mod_t tensors")  # fmt: skip
 def drawn_in_each(node: Node) -> str | None:
     for value in _returned_each_time(node):
-        maker = None if value is None else value.producer
-        if maker is not None and value is not None and maker.key in DRAWN and not _is_drawn_plainly(maker, value):
+        maker = value.producer
+        if maker is not None and maker.key in DRAWN and not _is_drawn_plainly(maker, value):
             return f"each iteration returns what {maker.op} draws, scaled or in another type than fp32"
     return None
 
@@ -355,13 +354,13 @@ def _is_drawn_plainly(maker: Node, made: Value) -> bool:
     return all(maker.attrs.get(name, plain) == plain for name, plain in DRAWN[maker.key].items())
 
 
-def _returned_each_time(node: Node) -> list[Value | None]:
+def _returned_each_time(node: Node) -> list[Value]:
     """What the iterations of a Loop or Scan return, after its condition and state."""
     if not node.bodies:
         return []
     given = len(node.proto.input)
     before = 1 + max(given - 2, 0) if node.key == "Loop" else given - node.attr("num_scan_inputs")
-    return list(node.bodies[0].results[before:])
+    return node.bodies[0].outputs[before:]
 
 
 def _follows(values: Iterable[Value | None], body: Graph) -> bool:

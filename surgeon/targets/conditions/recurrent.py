@@ -80,7 +80,7 @@ def _steps(node: Node) -> list[Value | None]:
     body, first = node.bodies[0], len(node.inputs) - 2
     if node.key == "Scan":
         first = len(node.inputs) - int(node.attr("num_scan_inputs"))
-    made = len(body.results) - (node.key == "Loop")
+    made = len(body.outputs) - (node.key == "Loop")
     return [*node.outputs[first:], *[None] * (made - len(node.outputs))] if made > first else []
 
 
