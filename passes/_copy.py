@@ -50,10 +50,11 @@ def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) ->
     """Make `nodes` anew, in order, with the builder `b`.
 
     `tensors` says what tensor each name of the nodes stands for, and gets the names of what they make. Any other name
-    means what it means where the builder's root is.
+    means what it means where the builder's root is. Declines where a node reads an attribute of the function it is in.
     """
     prefix = f"{next(o.name for o in b.root.outputs if o is not None)}~inlined/"
     for proto in nodes:
+        require(not _reads_of_function(proto), "its body reads an attribute of its function")
         inputs = [None if not n else tensors.get(n) or b.root.graph.find(n) for n in proto.input]
         attrs = {a.name: _attribute(a, tensors, prefix) for a in proto.attribute}
         made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
@@ -81,6 +82,11 @@ def constants_of(b: Builder, body: Graph) -> dict[str, Value]:
 def reads_of_function(body: Graph) -> bool:
     """Whether a node of a body reads an attribute of the function that it is in."""
     return any(a.ref_attr_name for n in body.live_deep() for a in n.proto.attribute)
+
+
+def _reads_of_function(proto: NodeProto) -> bool:
+    inner = (n for body in body_protos(proto) for n in body.node)
+    return any(a.ref_attr_name for a in proto.attribute) or any(map(_reads_of_function, inner))
 
 
 def drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
@@ -149,7 +155,6 @@ class Body(NamedTuple):
     def of(cls, b: Builder) -> Body:
         """The body of the builder's root."""
         graph = b.root.bodies[0]
-        require(not reads_of_function(graph), "its body reads an attribute of its function")
         constants, nodes = constants_of(b, graph), []
         for node in graph.live():
             known = b.value(node.outputs[0]) if node.key == "Constant" else None

@@ -9,10 +9,10 @@ Exact     Bit for bit.
 Price     None: the branch runs without the If.
 """
 
-from surgeon import Builder, Stage, Value, elements, op, require, require_some, rule, var
+from surgeon import Builder, Stage, Value, elements, op, require_some, rule, var
 from surgeon.ir.operators import COMPARES, OPERATORS
 
-from ._copy import constants_of, copied, present, reads_of_function
+from ._copy import written_out
 
 CONNECTIVES = {"And": all, "Or": any}
 
@@ -21,10 +21,7 @@ CONNECTIVES = {"And": all, "Or": any}
 def constant_if(b, condition):
     taken = require_some(_decided(b, condition), "")
     branch = b.root.body("then_branch" if taken else "else_branch")
-    require(not reads_of_function(branch), "the branch reads an attribute of its function")
-    tensors = constants_of(b, branch)
-    copied(b, [present(n) for n in branch.live()], tensors)
-    return tuple(tensors.get(v.name, v) for v in branch.outputs)
+    return tuple(written_out(b, branch))
 
 
 def _decided(b: Builder, value: Value | None) -> bool | None:

@@ -16,7 +16,7 @@ import numpy as np
 from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
-from ._copy import BRANCHES, again, reads_of_function, written_out
+from ._copy import BRANCHES, again, written_out
 
 MOST = 256  # nodes after the If, up to the last one that its ranks reach
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -59,9 +59,6 @@ def _last(editor: Editor, node: Node) -> tuple[Node, str]:
 
 def _found(b: Builder, node: Node) -> tuple[Node, str]:
     """`_last`, by writing both branches out beside one another until one of them cannot run."""
-    require(
-        not any(reads_of_function(node.body(name)) for name in BRANCHES), "a branch reads an attribute of its function"
-    )
     written = [written_out(b, node.body(name)) for name in BRANCHES]
     behind: list[Tensors] = [_named(node, made) for made in written]
     split, after = set(behind[0]), set[Value]()
@@ -144,7 +141,6 @@ def _anew(b: Builder, node: Node, values: Tensors) -> Sequence[Value]:
     known = b.value(values.get(condition, condition))
     taken = require_some(known, "a branch reads it, and its condition does not follow from the rank")
     body = node.body(BRANCHES[0 if np.all(taken) else 1])
-    require(not reads_of_function(body), "a branch reads an attribute of its function")
     return written_out(b, body, values)
 
 

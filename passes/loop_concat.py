@@ -19,7 +19,7 @@ from onnx import GraphProto, NodeProto, helper
 from surgeon import FLOATS, Builder, Node, Stage, Value, elements, op, require, rule
 from surgeon.ir.graph import Graph
 
-from ._copy import copied, is_asked_for, most, present, reads_of_function
+from ._copy import copied, is_asked_for, most, present
 from ._shapes import joined, moved_axis
 
 
@@ -39,7 +39,6 @@ def collect(b):
     require(not (limit and isinstance(limit[0], int) and limit[0] <= most(b)))  # else it is written out
     found = [g for g in (_growing(body, states, place) for place in range(len(states))) if g is not None]
     require(found)
-    require(not reads_of_function(body), "its body reads an attribute of its function")
     require(_is_of_integers(body), "its condition follows from data: a proof of it may not end")
     made = _collecting(b, found)
     kept = [place for place in range(len(states)) if place not in {g.place for g in found}]

@@ -20,7 +20,7 @@ from surgeon import Builder, Decline, Value, op, require, require_some, rule
 from surgeon.ir.graph import Graph
 from surgeon.targets.conditions.control_flow import numbered_rows
 
-from ._copy import copied, present, reads_of_function
+from ._copy import copied, present
 from ._shapes import input_of
 
 NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
@@ -37,7 +37,6 @@ CONDITION = "condition~"  # no name of a file has a ~ at its end but by intent: 
 @rule(op.Loop(...), strategy="decompose")
 def decompose(b):
     body, limit, begins, states = b.root.bodies[0], *_given(b)
-    require(not reads_of_function(body), "its body reads an attribute of its function")
     true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     # the condition that the body returns is the one that it was given
@@ -57,7 +56,6 @@ def decompose(b):
 
 @rule(op.Loop(...), strategy="decompose", cures=numbered_rows)
 def scalar_number(b):
-    require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     return _loop(b, b.root.inputs, numbered=True)
 
 

@@ -32,7 +32,7 @@ from onnx.helper import make_tensor_value_info
 from surgeon import Builder, Decline, Node, Stage, Value, attr, elements, op, require, require_some, rule, var
 from surgeon.ir.protos import body_protos
 
-from ._copy import constants_of, copied, present, reads_of_function
+from ._copy import constants_of, copied, present
 from ._shapes import input_of, joined, moved_axis
 
 sequence = var("sequence")
@@ -66,7 +66,6 @@ class Mapped:
     def build(self, b: Builder) -> Value:
         """Write its body out."""
         body = self.node.bodies[0]
-        require(not reads_of_function(body), "its body reads an attribute of its function")
         given = (_build(b, item) for item in self.given)
         tensors = constants_of(b, body) | dict(zip((i.name for i in body.proto.input), given, strict=True))
         copied(b, [present(n) for n in body.live()], tensors)
@@ -198,7 +197,6 @@ def in_branches(b, position=None):
     require(position is None or b.value(position) is not None, "the index is computed at run time")
     node, index = next(n for n in b.matched if n.key == "If"), input_of(b.root).index
     require(b.dtype(b.root.outputs[0]), "the type of its tensors is not known")
-    require(not any(map(reads_of_function, node.bodies)), "a branch reads an attribute of its function")
     proto = NodeProto()
     proto.CopyFrom(present(node))
     for body in body_protos(proto):

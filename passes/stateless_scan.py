@@ -12,7 +12,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from surgeon import Stage, op, require, rule
 
-from ._copy import copied, present, reads_of_function
+from ._copy import copied, present
 
 STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is renamed when it is copied
 
@@ -25,7 +25,6 @@ STATE = "state~"  # no name of a file has a ~ at its end but by intent: it is re
 )
 def stateless(b):
     require(b.root.inputs[0] is not None and len(b.root.inputs) == b.root.attr("num_scan_inputs"))
-    require(not reads_of_function(b.root.bodies[0]), "its body reads an attribute of its function")
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
     body = next(a.g for a in proto.attribute if a.name == "body")
