@@ -15,6 +15,7 @@ from surgeon.pipeline.options import Options, RewriteOptions
 from surgeon.pipeline.source import Source
 from surgeon.precision.rewriting import rewritten
 from surgeon.precision.tuning import Moved, tuned
+from surgeon.trt.kernels import measure_of
 
 BLOCK = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -147,6 +148,15 @@ def test_nothing_is_tried_when_the_time_is_over() -> None:
     result = rewritten(Source(_block()), options, lambda model: Moved(1, 1))
     assert "Split" in _ops(result.model)
     assert result.report.tuned == ["the time of 1e-09 s was over before 2 candidates of 2 were tried"]
+
+
+def test_engines_are_measured_at_the_sizes_of_the_data() -> None:
+    pytest.importorskip("tensorrt_rtx")
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,H,W] x) => (float[1,3,H,W] y) { y = Relu (x) }'
+    image = np.zeros((1, 3, 40, 30), "f4")
+    measure = measure_of(Options.checked(RewriteOptions(target="rtx", fp16=True, tune=True, data=[{"x": image}])), None)
+    moved = measure(onnx.parser.parse_model(text))
+    assert moved == Moved(2 * image.nbytes, 1)
 
 
 def test_it_is_refused_for_other_targets() -> None:

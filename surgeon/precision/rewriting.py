@@ -81,7 +81,7 @@ def _converted(result: Result, options: Options) -> Result:
         tolerance=tolerance,
         metric=load_metric(options.metric) if isinstance(options.metric, str) else options.metric,
         keep_fp32=options.keep_fp32,
-        data=_samples(options),
+        data=samples_of(options),
         repair_eps=options.pass_options.get("repair_eps"),
         target=options.target,
         base=result.base,
@@ -108,7 +108,8 @@ def _converted(result: Result, options: Options) -> Result:
     return Result(half.model, result.report, half.base, result.files, half, result.shapes)
 
 
-def _samples(options: Options) -> Samples | None:
+def samples_of(options: Options) -> Samples | None:
+    """The samples of `--data`; None without it. Raises UsageError where there are none."""
     from surgeon.precision.data import Samples, load_data
 
     data = options.data
@@ -122,17 +123,17 @@ def _quantized(source: Source, options: Options) -> Prepared:
 
     with source.blamed():
         if options.int4 or options.fp8_weights:
-            return quantized(source, options, _samples(options))
+            return quantized(source, options, samples_of(options))
         if options.repair_qdq:
-            return repaired(source, options, _samples(options))
-        return with_scales(source, options, _samples(options))
+            return repaired(source, options, samples_of(options))
+        return with_scales(source, options, samples_of(options))
 
 
 def _in_eight_bits(source: Source, options: Options) -> Checked:
     """The model quantized by data, and what compares the written model with the original."""
     from surgeon.precision.quantize import quantized
 
-    samples = _samples(options)
+    samples = samples_of(options)
     assert samples is not None
     with source.blamed():
         return quantized(source, options, samples)

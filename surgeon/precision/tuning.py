@@ -129,7 +129,7 @@ class Tuner:
 
     def _candidates(self) -> list[tuple[str, Keys]]:
         """All new rewrites of each pass that has several kinds, then each kind, those of the most elements first."""
-        whole: list[tuple[str, Keys]] = []
+        whole: list[tuple[int, str, Keys]] = []
         found: dict[Kind, Keys] = {}
         self._others = frozenset()
         for p in self._options.tuning:
@@ -138,11 +138,13 @@ class Tuner:
             self._others |= {key for keys in every.values() for key in keys}
             kinds = {kind: keys for kind, keys in every.items() if kind not in self._found}
             if len(kinds) > 1:
-                whole.append((p.name, frozenset().union(*kinds.values())))
+                elements = sum(_elements(kind) * len(keys) for kind, keys in kinds.items())
+                whole.append((-elements, p.name, frozenset().union(*kinds.values())))
             found.update(kinds)
         self._found.update(found)
         ordered = sorted(found.items(), key=lambda item: (-_elements(item[0]) * len(item[1]), str(item[0])))
-        return [*whole, *((kind.name, keys) for kind, keys in ordered)]
+        together = [(name, keys) for _, name, keys in sorted(whole, key=lambda item: item[:2])]
+        return [*together, *((kind.name, keys) for kind, keys in ordered)]
 
     def _rewritten(self, wanted: Keys) -> tuple[ModelProto, Report]:
         """The model with some of the rewrites and no others: one may make nodes at which another pass applies."""

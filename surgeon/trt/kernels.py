@@ -20,6 +20,7 @@ from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import content, read, read_all, size_of, write
 from surgeon.ir.process import Crashed, survived
 from surgeon.pipeline.options import Options
+from surgeon.precision.rewriting import samples_of
 from surgeon.precision.tuning import Measure, Moved
 from surgeon.proof.feeds import Feeds
 from surgeon.report import Progress
@@ -256,14 +257,18 @@ def parts(before: Program, after: Program) -> list[Part]:
 
 
 def measure_of(options: Options, base: Path | None) -> Measure:
-    """What measures engines for `--tune`. Raises UsageError where no TensorRT-RTX is installed.
+    """What measures engines for `--tune`, at the sizes of the first sample of the data if there is one.
+
+    Raises UsageError where no TensorRT-RTX is installed.
 
     base  the folder of the model's external weights
     """
     why = why_not(options.target)
     if why:
         raise UsageError(f"--tune builds engines, and {why}.")
-    return partial(_moved, base, options.shapes)
+    samples = None if options.shapes else samples_of(options)
+    first: Feeds = next(iter(samples or ()), {})
+    return partial(_moved, base, options.shapes or {name: array.shape for name, array in first.items()})
 
 
 def _moved(base: Path | None, shapes: Shapes, model: ModelProto) -> Moved | None:
