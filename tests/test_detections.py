@@ -14,6 +14,7 @@ from helpers import prepare
 
 import surgeon
 from surgeon.app.cli import main
+from surgeon.pipeline.detections import Dependent
 from surgeon.proof.whole import prove_models
 
 # As YOLO is exported with its post-processing: image, box, score and class of each detection; and the indices.
@@ -114,7 +115,7 @@ def test_what_is_cut_off_behind_keeps_its_rows() -> None:
     ],
 )
 def test_what_depends_on_all_rows_is_named(operator: str, output: str, why: str) -> None:
-    with pytest.raises(surgeon.ModelError, match=why):
+    with pytest.raises(Dependent, match=why):
         prepare("detections", kept(operator, output), detections=25)
 
 

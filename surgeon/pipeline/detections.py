@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.functions import opset_of
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.dynamic_batch import named
@@ -23,7 +24,7 @@ from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alo
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.proof.feeds import Feeds
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import Shapes, sizes_that_run, tensors_of_a_run
+from surgeon.proof.whole import sizes_that_run, tensors_of_a_run
 from surgeon.report import Applied
 from surgeon.rules.meaning import Speller
 
@@ -37,6 +38,10 @@ LEAST = 8  # boxes that a model must be run on, to tell rows apart
 SEEDS = 2  # random inputs on which the whole models are compared
 
 CUT_OFF = "{}: its rows are ordered by image and class; of more than {} boxes those of the last ones are cut off"
+
+
+class Dependent(ModelError):
+    """A node computes something else of a row where rows of padding follow it."""
 
 
 def prepare(asked: Asked) -> Prepared:
@@ -96,7 +101,7 @@ class _Trials(Walk):
         found = {o.name: self.tensors[o.name] for o in self.model.graph.output if o.name in self.tensors}
         for name, tensor in found.items():
             if tensor.sized:
-                raise ModelError(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
+                raise Dependent(f"the output '{name}' says how many rows there are, so their number cannot be fixed.")
         many = [label_of(n) for n in self.nodes if given[n.input[1]].shape[:2] != (1, 1)]
         return {name: tensor.layout.axis for name, tensor in found.items() if tensor.layout is not None}, many
 
@@ -154,8 +159,8 @@ class _Trials(Walk):
         return found  # type: ignore[return-value]
 
 
-def _dependent(node: NodeProto, why: str = "") -> ModelError:
-    return ModelError(
+def _dependent(node: NodeProto, why: str = "") -> Dependent:
+    return Dependent(
         f"the rows of {NMS} cannot be fixed: {named(node)} makes something else of them where rows of padding are "
         f"after them{f' ({why})' if why else ''}."
     )
