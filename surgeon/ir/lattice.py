@@ -5,7 +5,7 @@ even the rank is known. Two facts about one tensor meet in a shape that says bot
 place join in a shape that holds for either.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import onnx
@@ -15,6 +15,7 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, 
 HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 Dim = int | str | None
 Shape = tuple[Dim, ...]
+Shapes = Mapping[str, Sequence[int]]  # the sizes of inputs that the user gives, by name
 
 
 class TensorType(NamedTuple):

@@ -33,9 +33,7 @@ VALUE_OF = {  # the field that holds the value, by the attribute's type
 COMPLEX = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 MOST_BYTES = 2**63 - 1  # of a tensor: ONNX Runtime and TensorRT count no further
 MOST_DENSE = 2**31  # bytes of what a sparse tensor stands for: ONNX Runtime writes it out when it loads the model
-READ_WHOLE = (
-    1 << 16
-)  # bytes of a tensor: reading the data of a larger one, which copies it, takes longer than measuring
+READ_WHOLE = 1 << 16  # bytes of a tensor: reading the data of a larger one takes longer than measuring
 DIGITS = 20  # of a number of bytes that no file has
 PREPACKED = "prepacked"  # with what follows it, a key of ONNX Runtime's own
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, ModelProto, TensorShapeProto, ValueInfoProto
 
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.protos import all_graphs, copied, given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
@@ -146,9 +147,7 @@ def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
 class _Trial:
     """Runs a model at sizes of which some are doubled."""
 
-    def __init__(
-        self, models: Sequence[ModelProto], base: Path | None, shapes: Mapping[str, Sequence[int]], axes: Sequence[Axis]
-    ) -> None:
+    def __init__(self, models: Sequence[ModelProto], base: Path | None, shapes: Shapes, axes: Sequence[Axis]) -> None:
         """`models` has the model with a name for each of the `axes`, then as it was, then with one name for all.
 
         Raises Unrunnable where the model does not run at all, UsageError where `shapes` does not fit it.
@@ -164,9 +163,7 @@ class _Trial:
         if not self._runs(self._sized):
             raise Unrunnable("it runs with sizes of 1 alone")
 
-    def _first_that_run(
-        self, models: Sequence[ModelProto], base: Path | None, shapes: Mapping[str, Sequence[int]]
-    ) -> list[SizedInput]:
+    def _first_that_run(self, models: Sequence[ModelProto], base: Path | None, shapes: Shapes) -> list[SizedInput]:
         why = Unrunnable()
         for model in models:
             try:

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
-from surgeon.ir.lattice import declared_shape, may_hold_sizes
+from surgeon.ir.lattice import Shapes, declared_shape, may_hold_sizes
 from surgeon.ir.protos import copied, read_instead, refill
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.nodewise import difference
@@ -180,9 +180,7 @@ class _Step:
         return found if self.scale is None else found * self.scale
 
 
-def _prove(
-    before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], shapes: Mapping[str, Sequence[int]]
-) -> float:
+def _prove(before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], shapes: Shapes) -> float:
     """The largest difference between the new model and the original on what it is given in its place."""
     worst, rng = 0.0, np.random.default_rng(0)
     sizes = {name: step for name, step in steps.items() if step.kind in SIZES.values()}

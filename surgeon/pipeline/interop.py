@@ -12,7 +12,7 @@ changed are taken; everything else is the file's own. What it changed may be any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -23,6 +23,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from surgeon.errors import ModelError, PassError
 from surgeon.ir.files import is_same_tensor, with_weights
 from surgeon.ir.functions import by_name
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, given_inputs, label_of, named_by_training, reads, refill
 from surgeon.ir.schemas import DOMAIN
@@ -303,7 +304,7 @@ def _applied(rule: ModelRule, before: ModelProto, after: ModelProto) -> Applied:
     return Applied(rule.pass_name, rule.stage.value, root, window)
 
 
-def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Mapping[str, Sequence[int]]) -> Verdict:
+def _compare(before: ModelProto, after: ModelProto, base: Path | None, shapes: Shapes) -> Verdict:
     from surgeon.proof.judge import Verdict
     from surgeon.proof.whole import prove_models
 

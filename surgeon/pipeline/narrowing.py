@@ -6,13 +6,14 @@ int16, uint16, uint32    inputs and outputs in int32 and int64, which hold all t
 uint8 before 8.5         the pass widen-small-integers converts the tensors between them
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.attributes import TYPES
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, given_inputs, holders, read_instead, refill
 from surgeon.ir.retyping import narrowed, retyped
@@ -139,9 +140,7 @@ def _write_shifts(made: ModelProto, source: ModelProto) -> None:
         graph.initializer.append(numpy_helper.from_array(np.asarray(2, np.int64), two))
 
 
-def _measured(
-    before: ModelProto, after: ModelProto, kinds: Mapping[int, int], shapes: Mapping[str, Sequence[int]]
-) -> tuple[float, str]:
+def _measured(before: ModelProto, after: ModelProto, kinds: Mapping[int, int], shapes: Shapes) -> tuple[float, str]:
     """The largest difference between the models on drawn numbers, as a part of the largest output; and what to
     report about integers that differ although not drawn, such as ranks of numbers that are equal in fp32.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from surgeon.errors import UsageError, did_you_mean
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.pipeline.option import (
     File,
@@ -34,7 +35,6 @@ from surgeon.rules.rule import ModelRule, Pass
 from surgeon.targets.target import Target
 
 Verify: TypeAlias = Literal["window", "full", "none"]
-Shapes: TypeAlias = Mapping[str, Sequence[int]]  # input name -> its sizes
 Folders: TypeAlias = str | Path | Iterable[str | Path]
 MODES = ("window", "full", "none")
 WAYS = ("fp16", "bf16", "half")  # of a conversion

@@ -12,12 +12,12 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from surgeon.ir.attributes import node_text, read_attribute
 from surgeon.ir.files import with_weights
-from surgeon.ir.lattice import declared_shape
+from surgeon.ir.lattice import Shapes, declared_shape
 from surgeon.ir.protos import all_graphs, label_of, unused
 from surgeon.report import Applied, Line
 
 if TYPE_CHECKING:
-    from surgeon.pipeline.options import Options, Shapes
+    from surgeon.pipeline.options import Options
     from surgeon.proof.cache import ProofCache
 
 # The preparations, in the order in which they run, and whether a run asks for it. Each is a function of a module, most
@@ -72,13 +72,6 @@ class Prepared(NamedTuple):
     warnings: Sequence[str] = ()
     shapes: Shapes | None = None
 
-    def followed_by(self, later: Prepared | None) -> Prepared:
-        """Both changes; `later` has the model of both, and is None where it changes nothing."""
-        if later is None:
-            return self
-        shapes = self.shapes if later.shapes is None else later.shapes
-        return Prepared(later.model, [*self.applied, *later.applied], [*self.warnings, *later.warnings], shapes)
-
 
 def prepared(model: ModelProto, options: Options, base: Path | None, known: ProofCache) -> Prepared:
     """The model as it is to be rewritten, after all preparations; the model itself where they change nothing.
@@ -91,7 +84,11 @@ def prepared(model: ModelProto, options: Options, base: Path | None, known: Proo
             given = options if found.shapes is None else replace(options, shapes=found.shapes)
             module, function = name.split(".")
             prepare = getattr(import_module(f"surgeon.pipeline.{module}"), function)
-            found = found.followed_by(prepare(Asked(found.model, given, base, known)))
+            made = prepare(Asked(found.model, given, base, known))
+            if made is not None:
+                records, said = [*found.applied, *made.applied], [*found.warnings, *made.warnings]
+                shapes = found.shapes if made.shapes is None else made.shapes
+                found = Prepared(made.model, records, said, shapes)
     return found
 
 

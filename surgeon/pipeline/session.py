@@ -12,11 +12,12 @@ from onnx import ModelProto
 from surgeon.errors import UsageError
 from surgeon.ir.files import Content, check_writable, write
 from surgeon.ir.functions import declare_opset, declares_opset, drop_opset, needs_opset
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.memory import no_collection
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied
 from surgeon.pipeline.interop import GraphRule, run_graph_rules, to_graphsurgeon
-from surgeon.pipeline.options import Options, Shapes
+from surgeon.pipeline.options import Options
 from surgeon.pipeline.prepared import Prepared, prepared
 from surgeon.pipeline.run import Run, compare_whole, judged
 from surgeon.pipeline.source import ModelLike, Source

@@ -7,7 +7,7 @@ QLinearConv, QLinearAdd, QGemm, ..   DequantizeLinear, Conv, Add or Gemm, Quanti
 other operators of com.microsoft     What the pass contrib makes of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from onnx import ModelProto, NodeProto, helper
 
 from surgeon.errors import ModelError
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, refill
 from surgeon.ir.run import Runner, Unrunnable
@@ -292,9 +293,7 @@ def _become(node: NodeProto, op: str, inputs: Sequence[str]) -> None:
 # ---- by how much that changes the outputs ----------------------------------------------------------------------------
 
 
-def _measured(
-    before: ModelProto, after: ModelProto, exact: ModelProto, shapes: Mapping[str, Sequence[int]]
-) -> tuple[float, float]:
+def _measured(before: ModelProto, after: ModelProto, exact: ModelProto, shapes: Shapes) -> tuple[float, float]:
     """How far the original and the new model are from the numbers without quantization, as a part of the largest.
 
     Raises ModelError where the new one is too far.

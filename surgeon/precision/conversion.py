@@ -43,7 +43,7 @@ from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_inner_weights
 from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
 from surgeon.ir.graph import Node
-from surgeon.ir.lattice import HALVES
+from surgeon.ir.lattice import HALVES, Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
@@ -104,7 +104,7 @@ def convert(
     repair_eps: float | None = None,
     target: str | Target | None = None,
     base: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     io_fp16: bool = False,
     verify: bool = True,
     allow_unproved: bool = False,
@@ -206,7 +206,7 @@ def _samples(
     model: ModelProto,
     feeds: Samples | None,
     base: Path | None,
-    shapes: Mapping[str, Sequence[int]] | None,
+    shapes: Shapes | None,
     verify: bool,
     result: PrecisionResult,
 ) -> tuple[Samples, str, bool]:

@@ -20,7 +20,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from surgeon.ir.following import readers
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import FLOATS, Shape
+from surgeon.ir.lattice import FLOATS, Shape, Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MOVES
 from surgeon.ir.protos import given_inputs
@@ -102,7 +102,7 @@ class Plausible:
 def plausible(
     model: ModelProto,
     run: Callable[[Feeds], Any],
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
 ) -> Plausible:
     """Inputs of the first sizes on which `run` runs the model. Raises Unrunnable where there are none.
 

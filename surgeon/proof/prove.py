@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from surgeon.ir.graph import Node, Value
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.run import Unrunnable
 from surgeon.proof.cut import Cutter, CutWindow
@@ -98,9 +99,7 @@ class Prover:
             self.unsized[record] = window
         return verdict
 
-    def prove_by_a_run(
-        self, original: ModelProto, *, folder: Path | None, shapes: Mapping[str, Sequence[int]]
-    ) -> dict[Rewrite, Verdict]:
+    def prove_by_a_run(self, original: ModelProto, *, folder: Path | None, shapes: Shapes) -> dict[Rewrite, Verdict]:
         """Prove the windows in `unsized` with sizes that belong together.
 
         1. Those of a run of the whole model, where that runs and has all inputs of the window.

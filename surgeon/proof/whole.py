@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.inference import contradiction
-from surgeon.ir.lattice import declared_shape
+from surgeon.ir.lattice import Shapes, declared_shape
 from surgeon.ir.model import Model
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
@@ -24,8 +24,6 @@ from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import TOO_LARGE, DeclaredInput, choices
 from surgeon.proof.usual_sizes import MOST_ELEMENTS, SECONDS, elements, usual_sizes
 from surgeon.proof.valid import valid_feeds
-
-Shapes = Mapping[str, Sequence[int]]  # the shapes of inputs that the user gives, by name
 
 
 def prove_models(

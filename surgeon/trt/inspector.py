@@ -8,12 +8,13 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from surgeon.errors import EngineError
+from surgeon.ir.lattice import Shapes
 from surgeon.proof.feeds import Feeds
 from surgeon.trt.program import BITS, DTYPES, LAYER, Engine, Kernel, Program, Tensor
 from surgeon.trt.runners import Running, trt_runner
@@ -33,7 +34,7 @@ UNNAMED = re.compile(r"\(Unnamed Layer\* \d+\) \[\w+\]|^(Reformatting CopyNode|O
 
 
 def inspected(
-    trt: Any, data: bytes, shapes: Mapping[str, Sequence[int]], names: Collection[str] = (), values: Feeds | None = None
+    trt: Any, data: bytes, shapes: Shapes, names: Collection[str] = (), values: Feeds | None = None
 ) -> Engine:
     """The layers of an engine and their times, by TensorRT's own inspector and profiler.
 
@@ -129,7 +130,7 @@ def _weights(layer: Mapping[str, Any]) -> int:
     return sum(w.get("Count", 0) * BITS[_type(str(w.get("Type"))) or "float"] // 8 for w in held if isinstance(w, dict))
 
 
-def _feeds(runner: Any, shapes: Mapping[str, Sequence[int]], values: Feeds) -> Feeds:
+def _feeds(runner: Any, shapes: Shapes, values: Feeds) -> Feeds:
     """Normal numbers; where an input is of integers, the given ones or 1: a valid index and size of most models."""
     rng = np.random.default_rng(0)
     feeds = {}

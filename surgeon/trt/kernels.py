@@ -7,7 +7,7 @@ where `surgeon.trt.inspector` asks its inspector and its profiler.
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from onnx import ModelProto
 
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import content, read, read_all, size_of, write
+from surgeon.ir.lattice import Shapes
 from surgeon.ir.process import Crashed, survived
 from surgeon.pipeline.options import Options
 from surgeon.precision.rewriting import samples_of
@@ -32,7 +33,6 @@ from surgeon.trt.program import MAGIC, Engine, Kernel, Program, engine_of, is_en
 from surgeon.trt.refusals import why_not
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime, gpu, importable, title, use
 
-Shapes = Mapping[str, Sequence[int]]
 LARGE = 1_000_000_000  # bytes of a model that is not built only to count its kernels
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import SurgeonError, UsageError, did_you_mean
-from surgeon.ir.lattice import Dim, Shape, declared_shape
+from surgeon.ir.lattice import Dim, Shape, Shapes, declared_shape
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.precision.inputs import plausible
@@ -88,9 +88,7 @@ def proposed(model: ModelProto, folder: Path | None = None) -> Profile:
         return guessed_profile(model)
 
 
-def usual_values(
-    model: ModelProto, folder: Path | None = None, shapes: Mapping[str, Sequence[int]] | None = None
-) -> Feeds:
+def usual_values(model: ModelProto, folder: Path | None = None, shapes: Shapes | None = None) -> Feeds:
     """Usual numbers for each input, of these shapes or usual ones, with which ONNX Runtime runs the model.
 
     Empty where it does not run.
@@ -150,9 +148,7 @@ def provider_options(profile: Profile, target: Target) -> tuple[str, dict[str, s
     return provider, options
 
 
-def typical_shapes(
-    model: ModelProto, folder: Path | None, given: Mapping[str, Sequence[int]], like: Mapping[str, Sequence[int]]
-) -> dict[str, list[int]]:
+def typical_shapes(model: ModelProto, folder: Path | None, given: Shapes, like: Shapes) -> dict[str, list[int]]:
     """The shape of each input: the given one, else that of `like` where it fits, else a usual one for timing.
 
     Sizes of one name are those given for it. Raises UsageError where a given shape is not one of its input.
