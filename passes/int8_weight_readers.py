@@ -59,6 +59,10 @@ def cast_at_once(b, table):
 
 @model_rule(stage=Stage.FUSE)
 def read_elsewhere(editor):
+    constants = (v for node in editor.nodes(lambda key: key == "Constant") for v in node.outputs if v is not None)
+    types = {dtype for scope in editor.model.scopes for dtype, _ in scope.kinds_of_tensors}
+    if INT8 not in types and not any(_is_int8_constant(editor, v) for v in constants):
+        return False
     changed = False
     for node in list(editor.nodes(lambda key: key not in ("Constant", "DequantizeLinear"))):
         held = [v for v in node.inputs if node.alive and v is not None and _is_int8_constant(editor, v)]

@@ -52,9 +52,10 @@ class Inference:
         graph = self._model.graph
         bare = without_weights(self._model)
         _tell(bare, self._remembered(graph))
+        follows = _made_safe(bare)
         while True:
             self._table = TypeTable()
-            self._table.collect(graph, _inferred(bare).graph)
+            self._table.collect(graph, _inferred(bare, follows).graph)
             listed = {info.name: info for info in (*bare.graph.value_info, *bare.graph.output)}
             more = [info for info in self._declared.refinements(self._table) if listed.get(info.name) != info]
             if not more:
@@ -197,7 +198,8 @@ class Inference:
             attribute.CopyFrom(given[attribute.ref_attr_name])
             attribute.name = name
         behind = functions_behind(all_nodes(body), self._model.proto.functions)
-        return _inferred(helper.make_model(body, opset_imports=list(proto.opset_import), functions=behind)).graph
+        model = helper.make_model(body, opset_imports=list(proto.opset_import), functions=behind)
+        return _inferred(model, _made_safe(model)).graph
 
 
 def _tell(model: ModelProto, infos: Iterable[ValueInfoProto]) -> None:
@@ -273,24 +275,22 @@ def without_weights(model: Model) -> ModelProto:
     return copy
 
 
-def _inferred(model: ModelProto) -> ModelProto:
+def _inferred(model: ModelProto, follows: bool) -> ModelProto:
     """The model with the types that ONNX infers; itself where that raises: an operator's inference may even in the
     lenient mode."""
     try:
-        return _infer(model)
+        return onnx.shape_inference.infer_shapes(model, data_prop=follows)
     except Exception:
         return model
 
 
-def _infer(model: ModelProto, *, strict: bool = False) -> ModelProto:
-    """The model with the types that ONNX infers. Nodes of ENDING are not passed to it. Nor are values followed where a
-    vector is long."""
+def _made_safe(model: ModelProto) -> bool:
+    """Take the nodes of ENDING from ONNX's inference; whether it may follow values, as where no vector is long."""
     nodes = list(all_nodes(model.graph))
     for node in nodes:
         if node.op_type in ENDING:
             node.domain = DOMAIN
-    follows = not has_long_vector(model.graph, nodes)
-    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=follows)
+    return not has_long_vector(model.graph, nodes)
 
 
 def contradiction(model: Model) -> Callable[[Iterable[tuple[str, int, Shape]]], bool]:
@@ -306,7 +306,7 @@ def contradiction(model: Model) -> Callable[[Iterable[tuple[str, int, Shape]]], 
         for info in bare.graph.input:
             info.CopyFrom(given.get(info.name, info))
         try:
-            _infer(bare, strict=True)
+            onnx.shape_inference.infer_shapes(bare, strict_mode=True, data_prop=_made_safe(bare))
         except Exception:
             return True
         return False

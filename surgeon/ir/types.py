@@ -63,6 +63,8 @@ class Types:
         """What is known of a tensor."""
         table = self._inferred()
         found = table.find(value)
+        if found is not None and not self._is_stale:
+            return found
         is_new = value.tensor is not None or (value.producer is not None and value.producer.is_new)
         if self._is_stale and not (found is None and is_new) and not (found is not None and found.is_static):
             table = self._infer_again()

@@ -46,8 +46,10 @@ def check_nodes(graph: Graph) -> None:
         if wanted:
             for node in nodes:
                 _check_attributes(node, wanted)
-        if needed or key in graph.model.functions:
-            for node in nodes:
+        last = max(needed, default=-1)
+        is_called = key in graph.model.functions
+        for node in nodes if needed or is_called else ():
+            if is_called or len(node.inputs) <= last or None in node.inputs:
                 _check_inputs(node, needed)
 
 
@@ -70,12 +72,12 @@ def _check_inputs(node: Node, needed: Mapping[int, str]) -> None:
                 f"{node.label} leaves out the input '{inner[0]}' of the function {called.proto.name}, in which "
                 f"{inner[1].label} needs it. Export the model again."
             )
-    elif needed and (len(node.inputs) <= max(needed) or None in node.inputs):
-        missing = next((name for k, name in needed.items() if k >= len(node.inputs) or node.inputs[k] is None), None)
-        if missing is not None:
-            raise ModelError(
-                f"{node.label} leaves out the input '{missing}', which {node.op} needs. Export the model again."
-            )
+        return
+    missing = next((name for k, name in needed.items() if k >= len(node.inputs) or node.inputs[k] is None), None)
+    if missing is not None:
+        raise ModelError(
+            f"{node.label} leaves out the input '{missing}', which {node.op} needs. Export the model again."
+        )
 
 
 def _left_out(call: Node, function: Graph) -> frozenset[str]:
