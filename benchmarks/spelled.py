@@ -377,6 +377,10 @@ def neighbours() -> Iterator[Spelling]:
     sound = _centred("x", "-1", 17, "pow", "sqrt").replace("n =", "y =")
     yield Spelling("layer_norm_of_a_sound", sound, ((1, 8000),))
     yield Spelling("mish_log_18", ACTIVATIONS["mish_log"], image, opset=18, between=True)
+    swish = "p = Add (i, three) c = Clip (p, zero, six) m = Mul (i, c) h = Div (m, six)"
+    for name, opset in (("hard_swish_of_averages", 17), ("hard_swish_of_averages_13", 13)):
+        body = f"{first} {swish} g = GlobalAveragePool (h) n = Mul (h, g) {last}"
+        yield Spelling(name, body, ((1, 32, 32, 32),), kernel, opset)
     ends = {"first": numbers(0), "second": numbers(1), "third": numbers(2), "last": numbers(-1), "less": numbers(-2),
             "far": numbers(99), "rows": numbers(2), "columns": numbers(3), **kernel}  # fmt: skip
     cuts = {

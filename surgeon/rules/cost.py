@@ -89,6 +89,7 @@ class Cost:
             "fusible": any(n is not None and n.key in ELEMENTWISE | MOVES and not by for by, n in near),
             "convolved": any(convolved),
             "into_convolution": any(n.key in CONVOLUTIONS for n in users),
+            "averaged": any(n.key in ("GlobalAveragePool", "ReduceMean") for n in users),
             "convolution": convolutions > 0,
             "convolutions": convolutions > 1,
         }

@@ -33,6 +33,7 @@ class Window(NamedTuple):
                                convolution takes into its kernel
               convolved        the kernel of a convolution or a pooling makes an input
               into_convolution a convolution reads a result
+              averaged         an average over axes reads a result: GlobalAveragePool, or ReduceMean
               convolution      the model has a convolution
               convolutions     the model has several: between them, elements are in another order
               constant, reflect, edge, wrap; columns, rows
@@ -145,6 +146,11 @@ ROWS = (
           example="prelu_parts_1x32x16x16_fp32_conv", plan=((4, 226.4), (5, 292.0)), measured=BY_PLANS),
     Worse(RTX, "Exp Log Tanh", "Mish", where="convolution",
           example="mish_log_18_1x32x16x16_fp32_conv", plan=((4, 226.3), (5, 291.9)), measured=LATER),
+    # (x * relu6(x + 3)) / 6 is computed in the kernel of the average; what ends in a product of two tensors is not
+    Worse(RTX, "Clip", "HardSwish", where="averaged",
+          example="hard_swish_of_averages_1x32x32x32_fp32", plan=((6, 1646.9), (7, 1777.9)), measured=LATER),
+    Worse(RTX, "Clip", "HardSigmoid", where="averaged",
+          example="hard_swish_of_averages_13_1x32x32x32_fp32", plan=((6, 1646.9), (7, 1777.9)), measured=LATER),
     Worse(RTX, "Slice Concat", "Pad", where="reflect convolution",
           example="pad_reflect_rows_before_a_convolution_1x32x16x16_fp32", plan=((3, 254.0), (4, 376.8)),
           measured=LATER),
