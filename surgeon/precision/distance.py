@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -77,21 +78,43 @@ class Distances:
         apart, size = np.zeros(len(self.names)), np.zeros(len(self.names))
         for turn, feeds in enumerate(self.samples.part(0, 1, most)):
             for index, (now, exact) in enumerate(zip(run(feeds), self.expected(turn, feeds), strict=True)):
-                squares = self._squares(now, exact, index in self.chosen)
-                apart[index] += squares[0]
-                size[index] += squares[1]
+                added = _squares(now, exact, index in self.chosen)
+                apart[index] += added[0]
+                size[index] += added[1]
         with np.errstate(divide="ignore", invalid="ignore"):
             return [float(x) for x in np.where(apart > 0, np.sqrt(apart / size), 0.0)]
 
-    def _squares(self, now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> tuple[float, float]:
-        """The sum of the squares of the differences, and that of the numbers."""
-        if now.shape != exact.shape and not (is_chosen and now.ndim == exact.ndim and now.size):
-            return np.inf, 1.0
-        if not is_float(exact.dtype):
-            return (float((now != exact).sum()), float(exact.size)) if now.shape == exact.shape else (1.0, 1.0)
-        if not is_chosen:
-            return squares(now, exact)
-        wide = exact.astype(np.float64)
-        numbers = wide[np.isfinite(wide)]
-        gaps = row_gaps(now, exact) * float(np.abs(numbers).max(initial=0.0))
-        return float((gaps**2).sum()) * (exact.size / max(gaps.size, 1)), float((numbers**2).sum())
+    def score(self) -> Callable[..., float]:
+        """A score of one sample, as of --metric: the distance of an output, relative to its numbers on all samples."""
+        sizes = np.zeros(len(self.names))
+        for turn, feeds in enumerate(self.samples):
+            outputs = self.expected(turn, feeds)
+            sizes += [
+                _squares(exact, exact, k in self.chosen)[1] / len(self.samples) for k, exact in enumerate(outputs)
+            ]
+
+        def root_mean_square(
+            feeds: Feeds, expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
+        ) -> float:
+            sides = zip(found.values(), expected.values(), strict=True)
+            sums = (_squares(now, exact, k in self.chosen)[0] for k, (now, exact) in enumerate(sides))
+            parts = (
+                math.sqrt(apart / size) if size else math.inf for apart, size in zip(sums, sizes, strict=True) if apart
+            )
+            return max(parts, default=0.0)
+
+        return root_mean_square
+
+
+def _squares(now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> tuple[float, float]:
+    """The sum of the squares of the differences, and that of the numbers."""
+    if now.shape != exact.shape and not (is_chosen and now.ndim == exact.ndim and now.size):
+        return np.inf, 1.0
+    if not is_float(exact.dtype):
+        return (float((now != exact).sum()), float(exact.size)) if now.shape == exact.shape else (1.0, 1.0)
+    if not is_chosen:
+        return squares(now, exact)
+    wide = exact.astype(np.float64)
+    numbers = wide[np.isfinite(wide)]
+    gaps = row_gaps(now, exact) * float(np.abs(numbers).max(initial=0.0))
+    return float((gaps**2).sum()) * (exact.size / max(gaps.size, 1)), float((numbers**2).sum())

@@ -81,10 +81,15 @@ class Checked(NamedTuple):
     """A model in eight bits, and what compares with its original the model that is written in the end.
 
     scales  of its tensors by name, for a calibration cache
+    error   of a written model on the samples that the calibration did not use
+    score   of the outputs of one sample: see `Distances.score`
+    check   a sentence on that. Raises ModelError where it is above the tolerance
     """
 
     prepared: Prepared
     scales: Mapping[str, float]
+    error: Callable[[ModelProto], float]
+    score: Callable[..., float]
     check: Callable[[ModelProto], str]
 
 
@@ -100,8 +105,9 @@ def quantized(source: Source, options: Options, data: Samples) -> Checked:
     made = quantization.result()
     after = [Text.of(n) for n in made.graph.node if n.op_type == "QuantizeLinear"]
     record = applied(kind.name, [], after, "the quantizers", error=quantization.after, strategy=QUANTIZE)
+    prepared = Prepared(made, [record], [*told, *lacking, *quantization.said()])
     return Checked(
-        Prepared(made, [record], [*told, *lacking, *quantization.said()]), quantization.all_scales(), quantization.check
+        prepared, quantization.all_scales(), quantization.error_of, quantization.unseen.score(), quantization.check
     )
 
 
@@ -384,11 +390,15 @@ class Quantization:
         top, end = tops[worst], ends[worst]
         return f" '{worst}' saturates: its numbers there are up to {top:.3g}, and its scale holds {end:.3g}."
 
-    def check(self, written: ModelProto) -> str:
-        """A sentence on the error of the written model. Raises ModelError where it is above the tolerance."""
+    def error_of(self, written: ModelProto) -> float:
+        """The error of a written model on the samples that the calibration did not use."""
         standard = rounded(with_functions(written)) or with_functions(written)
         runner = Runner(standard, threads=THREADS)
-        error = self.unseen.error(lambda feeds: runner.run(fed(standard, feeds)))
+        return self.unseen.error(lambda feeds: runner.run(fed(standard, feeds)))
+
+    def check(self, written: ModelProto) -> str:
+        """A sentence on the error of the written model. Raises ModelError where it is above the tolerance."""
+        error = self.error_of(written)
         if error > self.tolerance and not self.options.allow_inexact:
             raise ModelError(self._too_far(error))
         return f"the written model, run whole next to the original on these samples: the outputs move by {error:.2g}"

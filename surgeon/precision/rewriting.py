@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from surgeon.pipeline.prepared import Prepared
     from surgeon.precision.data import Samples
     from surgeon.precision.quantize import Checked
+    from surgeon.precision.result import PrecisionResult
     from surgeon.precision.tuning import Measure
 
+MORE = 1.25  # times the error, where more of a model in eight bits is in half precision
 PART_OF_HALF = 1 / 3  # of the tolerance of a model in eight bits: what half precision may change
+TOO_FAR = "the rest of the model stays fp32: in {} the outputs move by {:.2g}, above the tolerance {:g}"
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
 
@@ -48,7 +51,7 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
         result.report.applied = [*quantized.applied, *result.report.applied]
         result.report.warnings = [*quantized.warnings, *result.report.warnings]
     if options.way:
-        result = _converted(result, options)
+        result = _converted(result, options, checked)
     if measure is not None:
         from surgeon.precision.tuning import tuned  # a plain rewrite starts without it
 
@@ -64,18 +67,22 @@ def rewritten(source: Source, options: Options, measure: Measure | None = None) 
     return result
 
 
-def _converted(result: Result, options: Options) -> Result:
-    """The result in half precision, rewritten and converted again where the types let passes find more."""
+def _converted(result: Result, options: Options, checked: Checked | None) -> Result:
+    """The result in half precision, rewritten and converted again where the types let passes find more.
+
+    checked  measures a model in eight bits, where it is one
+    """
     from surgeon.precision.conversion import MEASURED, convert  # a plain rewrite starts without them
     from surgeon.precision.data import load_metric
+    from surgeon.precision.operators import HEAVY
     from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT
 
     tolerance = LIMIT if options.tolerance is None else options.tolerance
-    if options.int8 or options.fp8:  # the error of the written model decides: see `rewritten`
+    if checked is not None:  # the error of the written model decides: see `rewritten`
         tolerance = max(LIMIT, PART_OF_HALF * (options.tolerance or QUANTIZED_LIMIT))
     elif options.quantizes or options.calibration_cache:
         tolerance = LIMIT
-    to_half = partial(
+    to_half: Callable[..., PrecisionResult] = partial(
         convert,
         way=options.way,
         tolerance=tolerance,
@@ -94,13 +101,27 @@ def _converted(result: Result, options: Options) -> Result:
         progress=options.progress or (lambda phase, done, total: None),
     )
     half = to_half(result.model)
+    most = options.tolerance or QUANTIZED_LIMIT
+    is_less = half.failed or any(k.why == MEASURED and k.op in HEAVY for k in half.kept)
+    if checked is not None and options.metric is None and is_less:
+        # a rounded number takes another step here and there, so the largest error says little of the others
+        by_mean = partial(to_half, metric=checked.score)
+        other = by_mean(result.model)
+        if not other.failed and checked.error(other.model) <= min(MORE * checked.error(result.model), most):
+            half, to_half = other, by_mean
+    if checked is not None and not options.allow_inexact and (half.failed or checked.error(half.model) > most):
+        result.report.warnings.append(TOO_FAR.format(options.way, checked.error(half.model), most))
+        return result
     further = replace(options, shapes=result.shapes, progress=None)
     for _ in range(ROUNDS):
         again = rewrite_source(Source(half.model, half.base), further, prepares=False)
         if not again.report.applied and again.report.opset_after == again.report.opset_before:
             break
         start = [k.node for k in half.kept if k.why == MEASURED]
-        half = to_half(again.model, original=result.model, start=start, weights=half.weights)
+        anew = to_half(again.model, original=result.model, start=start, weights=half.weights)
+        if checked is not None and checked.error(half.model) <= most < checked.error(anew.model):
+            break
+        half = anew
         result.report.follow(again.report)
     written = Model(half.model, half.base)
     result.report.ops_after = operators(written)
