@@ -129,6 +129,16 @@ def a_loader(path: Path, count: int) -> Path:
     return file
 
 
+@pytest.mark.parametrize(("count", "made"), [(2, 6), (4, 4), (7, 1), (8, 0), (9, 0)])
+def test_few_samples_are_varied_until_there_are_eight(count: int, made: int) -> None:
+    """Of four samples two judged a recurrent network: a third one was off by six times as much."""
+    given = [{"x": np.arange(16, dtype=np.float32) + k} for k in range(count)]
+    found = [feeds["x"] for feeds in Samples.of(given).varied()]
+    assert len(found) == count + made
+    assert all(np.array_equal(a, b["x"]) for a, b in zip(found, given, strict=False))
+    assert not any(np.array_equal(a, b["x"]) for a in found[count:] for b in given)
+
+
 def peak_of(samples: Samples) -> int:
     """The most bytes that iterating over samples holds at once."""
     tracemalloc.start()

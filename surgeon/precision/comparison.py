@@ -35,8 +35,8 @@ STEEPEST = 0.25  # the slope of a Softmax of two equal scores
 # logit, so half of it counts.
 FAINT_SCORE = DOUBTED / 2
 MOST_HELD = 8  # samples whose outputs of the original stay in memory
-# Of a sample and its variants: the logarithms of the errors are taken to be normal, and another input to be this many
-# standard deviations above their mean.
+# Of few samples and their variants: the logarithms of the errors are taken to be normal, and another input to be this
+# many standard deviations above their mean.
 DEVIATIONS = 3.0
 VARIED = 6  # samples: fewer say nothing of another input
 SMALLEST = 0.1  # of the largest error: smaller ones count as this
@@ -58,7 +58,7 @@ class OutputError:
     excuse    why integers or chosen rows count as equal although some of them differ
     doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half or
               a small one, or the error of an output of few numbers where it is smallest
-    likely    on one sample and its variants: the error that another input may have
+    likely    on few samples and their variants: the error that another input may have
     """
 
     output: str
@@ -129,7 +129,8 @@ class Comparison:
     limit     the tolerance; an error on guessed inputs may be GUESSED_PART of it
     metric    the user's own score, instead of the error of each output
     stepless  whether quantizers are without their steps, where there are some; False: never
-    few       whether the samples are guessed, or made of one: others may find more, or less, so errors have doubts
+    few       whether the samples are guessed, or made of a few: others may find more, or less, so errors have doubts
+    own       how many of the first are the user's, where the others are made of them
 
     worst_first  the numbers of the samples, that with the largest error of the last model first
 
@@ -147,6 +148,7 @@ class Comparison:
         metric: Metric | None = None,
         stepless: bool = True,
         few: bool = False,
+        own: int = 1,
     ) -> None:
         self.original, self.kind, self.base, self.limit, self._metric = original, kind, base, limit, metric
         self.samples = samples
@@ -156,7 +158,7 @@ class Comparison:
         self._logits: list[str] = []  # what the reference returns after its outputs
         self._kinds = kinds_of(original)
         self._scored = self._scores() if few and metric is None else []
-        self._allowed, self.stepless, self.few = stepless, False, few
+        self._allowed, self.stepless, self.few, self._own = stepless, False, few, own
         self.worst_first: list[int] = []
 
     def _scores(self) -> list[_Scored]:
@@ -197,7 +199,7 @@ class Comparison:
             given = after.run(fed(standard.evaluated, feeds))
             named = zip(self._names, expected, strict=False)
             short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
-            made = self.few and (turn > 0 or self.kind == "guessed")
+            made = self.few and (turn >= self._own or self.kind == "guessed")
             trial = Trial(standard, self.kind, feeds, expected, most is not None, made)
             of_sample = list(self._errors_of(trial, given, logits))
             largest.append(max((0.0, *(e.relative for e in of_sample if not e.excuse))))

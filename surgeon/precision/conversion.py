@@ -12,7 +12,7 @@ What stays fp32     Softmax; exponentials, sums over an axis, divisions by a ten
                     within a factor of 2 of the type's largest number in a run. A file with products in half
                     precision keeps what it has in fp32.
 Runs                on `data`, else on inputs that occur (`inputs`). Half of them choose what stays fp32, the error is
-                    measured on the others. One sample of `data` and seven made of it do both.
+                    measured on the others. Fewer than eight samples of `data`, and what is made of them, do both.
 Tolerance           The error of each output, with every tensor of 16 bits rounded, is measured against the original.
                     Where it is above the tolerance, a search finds the nodes that cause it, by measuring: see `search`.
 Casts               Each tensor is computed in one type and cast at most once, after its producer; casts between types
@@ -61,7 +61,7 @@ from surgeon.precision.comparison import (
     moved_by_rounding,
 )
 from surgeon.precision.cost import FEW_SAMPLES, MOST_SAMPLES, budget_of, cost_of
-from surgeon.precision.data import Samples
+from surgeon.precision.data import SEVERAL, Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, Format
@@ -76,6 +76,7 @@ from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDIN
 from surgeon.report import Kept, Progress, counted, error_text
 from surgeon.rules.meaning import with_meanings
 from surgeon.rules.registry import passes
+from surgeon.targets.rows import NUMBERS
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
@@ -160,7 +161,8 @@ def convert(
     result.base, result.weights = None if weights is None else base, weights
     samples, kind, known = _samples(reference, feeds, base, shapes, verify, result)
     chosen, held = samples.part(0, 2), samples.part(1, 2)
-    if feeds is not None and len(feeds) == 1:
+    own = 0 if feeds is None else len(feeds)
+    if 0 < own < len(samples):  # there are some that are made of them
         chosen = held = samples
     seen = chosen.part(0, 1, FEW_SAMPLES) if chosen is held else chosen
     ranges = measure(source, seen, base) if len(samples) else None
@@ -168,10 +170,10 @@ def convert(
     islands: Mapping[Node, str] = {}
     if verify and len(samples):
         try:
-            few = feeds is None or len(feeds) == 1
+            few = feeds is None or chosen is held
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
             budget, most = budget_of(ranges, conversion.index)
-            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_SAMPLES else held)
+            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_SAMPLES else held, own=own)
             if chosen is held:  # its worst samples choose
                 conversion.errors(judging, {})
                 chosen = held.picked(judging.worst_first)
@@ -214,10 +216,13 @@ def _samples(
     if feeds is not None:
         if not len(feeds):
             raise UsageError("the calibration data has no inputs.")
-        if len(feeds) == 1:
+        more = SEVERAL - len(feeds)
+        if more > 0:
+            of = "it" if len(feeds) == 1 else "them"
             result.inputs = [
-                "the data: one sample, and seven made of it, mirrored, shifted, darker, noisy and with less contrast, "
-                "which chose what stays fp32 and gave the errors"
+                f"the data: {NUMBERS[len(feeds)]} sample{'s'[len(feeds) == 1 :]}, and {NUMBERS[more]} made of {of}, "
+                "mirrored, shifted, darker, noisy and with less contrast, which chose what stays fp32 and gave the "
+                "errors"
             ]
             return feeds.varied(), "data", True
         half = f"{len(feeds)} samples, every second one chose what stays fp32, the others gave the errors"

@@ -65,15 +65,16 @@ class Samples:
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
     def varied(self) -> Samples:
-        """The samples, and after each seven that are made of it; see VARIANTS. Integers stay.
+        """The samples, and as many made of them as make SEVERAL; see VARIANTS. Integers stay.
 
-        One sample says little about the error on others: how far the errors of these are apart says more.
+        Few samples say little about the error on others: how far the errors of these are apart says more.
         """
 
         def loads() -> Iterator[Load]:
-            for load in self._loads():
-                yield load
-                yield from (partial(_variant, load, change) for change in VARIANTS)
+            given = list(self._loads())
+            yield from given
+            for number, change in enumerate(VARIANTS[: max(0, SEVERAL - len(given))]):
+                yield partial(_variant, given[number % len(given)], change)
 
         return Samples(loads)
 
@@ -133,6 +134,9 @@ VARIANTS: Sequence[Change] = (
     lambda array, axes: _shifted(array, 2, axes[0]),
     lambda array, axes: array + NOISE * array.std(dtype=np.float64) * _noise(array),
 )
+
+
+SEVERAL = 1 + len(VARIANTS)  # samples, of which one half can choose, and the other give the errors
 
 
 def _variant(load: Load, change: Change) -> Feeds:
