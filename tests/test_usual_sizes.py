@@ -36,6 +36,10 @@ RATE = """(float[B,S] x, int64 rate) => (float[B,R] y) <int64 known = {16000}, i
   y = If (is) <then_branch = t () => (float[B,S] p) { p = Relu (x) }, else_branch = e () => (float[B,96] q) {
     q = Reshape (x, shape) }>
 }"""
+FRAMES = """(float[T,F] x) => (float[T,1,1,2] y)
+  <float[1,6,3] w = {W}, float[1,6,2] r = {R}, int64[1] one = {1}> {
+  u = Unsqueeze (x, one) y = GRU <hidden_size = 2> (u, w, r)
+}""".replace("{W}", "{" + ", ".join(["0.5"] * 18) + "}").replace("{R}", "{" + ", ".join(["0.5"] * 12) + "}")
 ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Reshape (x, s) }"
 
 
@@ -45,6 +49,7 @@ ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Res
         (LINE, {"x": "1x3x48x32,1x3x48x224,8x3x48x448"}),
         (TOKENS, {"ids": "1x17,1x17,8x17", "mask": "1x17,1x17,8x17"}),
         (FOURS, {"a": "4x7,4x7,32x7", "b": "4x7,4x7,32x7", "c": "4x7,4x7,32x7"}),
+        (FRAMES, {"x": "1x3,512x3,4096x3"}),
         (ALIKE, {"a": "1x1,1x64,8x512", "b": "1x1,1x64,8x512"}),
         ("(float[N,3,H,W] x) => (float[N,3,H,W] y) { y = Relu (x) }", {"x": "1x3x32x32,1x3x224x224,8x3x448x448"}),
     ],

@@ -181,7 +181,7 @@ class _Drawn:
 
     def limit(self, limits: Callable[[Role, int], Sequence[int]]) -> list[SizedInput]:
         """The farthest of these sizes at which the model runs."""
-        return farthest(self.symbols, self.sized, lambda sized: not self.refusal(sized), limits)
+        return farthest(self.symbols, self.sized, self.pair.before, lambda sized: not self.refusal(sized), limits)
 
 
 def _said(name: str, shape: tuple[int, ...], guess: Guess | None) -> str:

@@ -10,16 +10,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from onnx import ModelProto, numpy_helper
 
-from surgeon.ir.lattice import Shape
+from surgeon.ir.iteration import RECURRENT
+from surgeon.ir.lattice import FLOATS, Shape
+from surgeon.ir.model import Model
 from surgeon.ir.protos import constants_in
 from surgeon.proof.feeds import SizedInput
 from surgeon.proof.sizes import INTEGERS, DeclaredInput, Symbols
 
-Role: TypeAlias = Literal["batch", "channels", "side", "length"]
+Role: TypeAlias = Literal["batch", "channels", "side", "length", "steps"]
 Sizes: TypeAlias = dict[str, int]  # the size of each symbolic dimension by name
 CHANNELS = (3, 1, 4)  # of an image
 LARGE = 16  # an image's height and width are at least so large
@@ -28,6 +30,7 @@ USUAL: Mapping[Role, tuple[int, ...]] = {
     "side": (224, 320, 48, 32, 64, 96, 112, 128, 160, 256, 384, 512, 640),
     "length": (64, 512, 16, 32, 128, 256, 1024, 4096, 16000, 1, 8),
     "batch": (1, 2, 4),
+    "steps": (512, 64, 16, 1),  # of a recurrent operator on numbers: what rounding adds builds up over them
 }
 FIRST = 2  # sizes that all dimensions of a role are given before one is tried by itself
 MOST_FORCED = 24  # sizes of constants that are tried
@@ -43,25 +46,50 @@ def usual_sizes(symbols: Symbols, model: ModelProto, seconds: float = SECONDS) -
     """The inputs with a number for every dimension, the likeliest sizes first, for so many seconds."""
     until = time.monotonic() + seconds
     seen: set[tuple[int, ...]] = set()
-    for sizes in _proposed(roles(symbols.inputs, symbols), model, symbols.inputs):
+    asked = _Asked.of(model)
+    role_of = {name: role for name, role in roles(symbols, model).items() if name not in asked.widths}
+    for sizes in _proposed(role_of, model, symbols.inputs):
         if time.monotonic() > until:
             return
         key = tuple(sizes.values())
-        sized = None if key in seen else symbols.sized(sizes)
+        sized = None if key in seen else symbols.sized({**sizes, **asked.widths})
         seen.add(key)
         if sized is not None:
             yield sized
 
 
-def roles(inputs: Sequence[DeclaredInput], symbols: Symbols) -> dict[str, Role]:
+def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
     """What each free dimension is taken for."""
-    found: dict[str, Role] = {}
+    measured = {n for _, elem, shape in symbols.inputs if elem in FLOATS for n in symbols.names(shape)}
+    found: dict[str, Role] = dict.fromkeys(_Asked.of(model).steps & measured, "steps")
     for first in (True, False):  # what is a batch anywhere is one everywhere
-        for _, _, shape in inputs:
+        for _, _, shape in symbols.inputs:
             for axis, name in enumerate(symbols.names(shape)):
                 if name in symbols.free and (axis == 0 and len(shape) > 1 and not _is_single_image(shape)) == first:
                     found.setdefault(name, "batch" if first else _role(shape, axis))
     return {name: found.get(name, "length") for name in symbols.free}
+
+
+class _Asked(NamedTuple):
+    """What recurrent operators ask of symbolic dimensions, such as those of [frames, features].
+
+    steps   the names of those over which they step
+    widths  the size of what they read at a step, as their weights have it
+    """
+
+    steps: frozenset[str]
+    widths: Mapping[str, int]
+
+    @classmethod
+    def of(cls, model: ModelProto) -> "_Asked":
+        if not any(node.op_type in RECURRENT for node in model.graph.node):
+            return cls(frozenset(), {})
+        index = Model(model)
+        nodes = (node for node in index.graph.live() if node.key in RECURRENT)
+        read = [(index.shape(x) or (), index.shape(w) or ()) for x, w, *_ in (n.inputs for n in nodes) if x and w]
+        steps = frozenset(x[0] for x, _ in read if x and isinstance(x[0], str))
+        ends = [(x[-1], w[-1]) for x, w in read if x and w]
+        return cls(steps, {name: size for name, size in ends if isinstance(name, str) and isinstance(size, int)})
 
 
 def _is_single_image(shape: Shape) -> bool:
@@ -128,6 +156,7 @@ def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
 def farthest(
     symbols: Symbols,
     opt: Sequence[SizedInput],
+    model: ModelProto,
     runs: Callable[[Sequence[SizedInput]], bool],
     limits: Callable[[Role, int], Sequence[int]],
 ) -> list[SizedInput]:
@@ -142,7 +171,7 @@ def farthest(
     started = time.monotonic()
     runs(opt)
     seconds = time.monotonic() - started
-    role_of = roles(symbols.inputs, symbols)
+    role_of = roles(symbols, model)
 
     def moved(names: Sequence[str], sizes: Sizes) -> Sizes:
         """The sizes with those of some dimensions as far away as the model still runs."""
@@ -173,12 +202,18 @@ def smaller(role: Role, usual: int) -> list[int]:
     """What MIN may be of a dimension; nothing where that is the usual size."""
     if role == "side":
         return [size for size in (usual // k // STEP * STEP for k in (4, 2)) if size]
-    return [size for size in (1, 8, usual // 2) if size < usual] if role == "length" else []
+    return [size for size in (1, 8, usual // 2) if size < usual] if role in ("length", "steps") else []
 
 
 def larger(role: Role, usual: int) -> list[int]:
     """What MAX may be of a dimension."""
-    times: dict[Role, tuple[int, ...]] = {"batch": (8, 4, 2), "length": (8, 4, 2), "side": (2,), "channels": ()}
+    times: dict[Role, tuple[int, ...]] = {
+        "batch": (8, 4, 2),
+        "length": (8, 4, 2),
+        "steps": (8, 4, 2),
+        "side": (2,),
+        "channels": (),
+    }
     return [usual * k for k in times[role]]
 
 
