@@ -90,7 +90,7 @@ def _below(b: Builder, x: Value, high: Bound) -> Value:
 
 
 def _has_where(b: Builder, x: Value) -> bool:
-    return b.target.imports("Where") and takes_type(b, "Less", b.dtype(x)) and takes_type(b, "Where", b.dtype(x), at=1)
+    return b.target.imports("Where") and takes_type(b, "Where", b.dtype(x), at=1)
 
 
 def _number(bound: Value | np.ndarray) -> Value | float:

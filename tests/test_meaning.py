@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,6 +11,9 @@ import pytest
 from helpers import model, ops
 
 import surgeon
+from surgeon.ir.model import Model
+from surgeon.rules import registry
+from surgeon.rules.meaning import attach
 
 NORMS = """(float[2,4,8,8] a) => (float[2,4,8,8] r)
     <float[4] s = {1.0, 2.0, 0.5, 3.0}, float[4] z = {0.0, 1.0, 2.0, 0.5}> {
@@ -84,3 +89,79 @@ def test_plugin_nodes_of_an_opset_without_integer_constants(opset: int, library:
     result = surgeon.rewrite(model(text, opset=opset, ir=3), target="8.4", plugins=[library])
     assert not result.report.failed
     assert ops(result.model) == [{"surgeon": "SurgeonInstanceNorm", "stock": "InstanceNormalization_TRT"}[library]]
+
+
+# (the operator, the shape of x, its other inputs, its attributes, the result of x and these in NumPy)
+COMPUTED = [
+    ("LayerNorm", (2, 3, 4), [], "axes = [1, 2], epsilon = 0.5", lambda x: _normal(x, (1, 2), 0.5)),
+    ("LayerNorm", (2, 3, 4), [4], "axes = [2], epsilon = 0.5", lambda x, s: _normal(x, (2,), 0.5) * s),
+    ("LayerNorm", (2, 3, 4), [4, 4], "axes = [2], epsilon = 0.5", lambda x, s, z: _normal(x, (2,), 0.5) * s + z),
+    ("RMSNorm", (2, 3, 4), [], "axes = [2], epsilon = 0.5", lambda x: _normal(x, (2,), 0.5, centred=False)),
+    ("RMSNorm", (2, 3, 4), [4], "axes = [1, 2], epsilon = 0.5",
+     lambda x, s: _normal(x, (1, 2), 0.5, centred=False) * s),
+    ("GroupNorm", (2, 4, 3, 2), [4, 4], "num_groups = 2, epsilon = 0.5",
+     lambda x, s, z: _normal(x.reshape(2, 2, 12), (2,), 0.5).reshape(x.shape) * _channels(s) + _channels(z)),
+    ("MeanVarianceNormalization", (2, 3, 2, 2), [], "axes = [0, 2, 3]", lambda x: _normal(x, (0, 2, 3), 0)),
+    ("SurgeonInstanceNorm", (2, 4, 3, 2), [4, 4], "epsilon = 0.5",
+     lambda x, s, z: _normal(x, (2, 3), 0.5) * _channels(s) + _channels(z)),
+    ("SurgeonInstanceNorm", (2, 4, 3), [], "epsilon = 0.5, slope = 0.25",
+     lambda x: _leaky(_normal(x, (2,), 0.5))),
+    ("SurgeonLeakyRelu", (2, 3), [], "alpha = 0.25", lambda x: _leaky(x)),
+    ("SurgeonPRelu", (2, 3), [1], "", lambda x, s: np.where(x < 0, x * s, x)),
+    ("SurgeonReflectPad", (2, 5), [], 'pads = [0, 2, 1, 1], mode = "edge"',
+     lambda x: np.pad(x, [(0, 1), (2, 1)], mode="edge")),
+    ("SurgeonReflectPad", (2, 5), [], 'pads = [0, 2, 0, 3], mode = "reflect"',
+     lambda x: np.pad(x, [(0, 0), (2, 3)], mode="reflect")),
+    ("SurgeonReflectPad", (2, 5), [], 'pads = [0, 2, 0, 3], mode = "wrap"',
+     lambda x: np.pad(x, [(0, 0), (2, 3)], mode="wrap")),
+    ("SurgeonReflectPad", (2, 5), [], 'pads = [0, 2, 0, 3], mode = "symmetric"',
+     lambda x: np.pad(x, [(0, 0), (2, 3)], mode="symmetric")),
+    ("SurgeonReflectPad", (2, 5), [], 'pads = [0, -1, 0, 2], mode = "reflect"',
+     lambda x: np.pad(x[:, 1:], [(0, 0), (0, 2)], mode="reflect")),
+    ("L2Norm", (2, 3, 4), [4], 'axis = 2, epsilon = 0.5, mode = "add_norm"',
+     lambda x, s: x / (np.sqrt((x * x).sum(2, keepdims=True)) + 0.5) * s),
+    ("L2Norm", (2, 3, 4), [], 'axis = 1, epsilon = 0.5, mode = "add_sum"',
+     lambda x: x / np.sqrt((x * x).sum(1, keepdims=True) + 0.5)),
+    ("L2Norm", (2, 3, 4), [], 'axis = 1, epsilon = 1.5, mode = "max_norm"',
+     lambda x: x / np.maximum(np.sqrt((x * x).sum(1, keepdims=True)), 1.5)),
+    ("L2Norm", (2, 3, 4), [], 'axis = 1, epsilon = 2.5, mode = "max_sum"',
+     lambda x: x / np.sqrt(np.maximum((x * x).sum(1, keepdims=True), 2.5))),
+    ("L2Norm", (2, 3, 4), [], 'axis = 1, epsilon = 0.5, mode = "min_reciprocal"',
+     lambda x: x * np.minimum(1 / np.sqrt((x * x).sum(1, keepdims=True)), 0.5)),
+]  # fmt: skip
+
+
+def _normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float, *, centred: bool = True) -> np.ndarray:
+    x = x - x.mean(axes, keepdims=True) * centred
+    return np.asarray(x / np.sqrt((x * x).mean(axes, keepdims=True) + epsilon))
+
+
+def _channels(factor: np.ndarray) -> np.ndarray:
+    return factor.reshape(-1, 1, 1)
+
+
+def _leaky(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 0, x / 4, x)
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("float", 17), ("float", 19), ("float16", 17)])
+@pytest.mark.parametrize(("op", "shape", "others", "attrs", "expected"), COMPUTED)
+def test_a_meaning_computes_what_its_name_says(
+    op: str, shape: tuple[int, ...], others: list[int], attrs: str, expected: Callable[..., np.ndarray],
+    kind: str, opset: int,
+) -> None:  # fmt: skip
+    registry.passes()
+    names = ["x", "s", "z"][: 1 + len(others)]
+    sizes = [shape, *((n,) for n in others)]
+    inputs = ", ".join(f"{kind}[{','.join(map(str, s))}] {n}" for n, s in zip(names, sizes, strict=True))
+    ranks = ",".join(f"D{k}" for k in range(len(shape)))
+    node = f"surgeon.{op} {f'<{attrs}>' if attrs else ''} ({', '.join(names)})"
+    proto = model(f"({inputs}) => ({kind}[{ranks}] y) {{ y = {node} }}", opset, extra=', "surgeon" : 1')
+    whole = Model(proto)
+    attach(whole)
+    rng, dtype = np.random.default_rng(0), np.float16 if kind == "float16" else np.float32
+    given = {n: rng.normal(size=s).astype(dtype) for n, s in zip(names, sizes, strict=True)}
+    found = onnxruntime.InferenceSession(whole.proto.SerializeToString()).run(None, given)[0]
+    wanted = expected(*(v.astype(np.float64) for v in given.values()))
+    rtol, atol = (4e-3, 1e-3) if kind == "float16" else (1e-5, 1e-6)
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
