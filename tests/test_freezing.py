@@ -63,7 +63,7 @@ def test_a_vector_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"rat": 1}, "no input 'rat'. Did you mean 'rate'"),
+        ({"rat": 1}, "no dimension 'rat'. Did you mean 'rate'"),
         ({"rate": 0.5}, "is of int64, and cannot be 0.5"),
         ({"rate": "1,2"}, "has 1 numbers; --set gives 2"),
         ({"rate": "much"}, "NAME=NUMBER"),
@@ -85,3 +85,37 @@ def test_a_conversion_gets_the_sizes_of_the_inputs_that_are_left(asked: dict[str
     )
     result = surgeon.rewrite(proto, target="8.4", fp16=True, shapes=shapes, **asked)
     assert result.precision is not None and result.precision.half
+
+
+SQUEEZED = """(float[batch,1,F,4] x, float[batch,4] e) => (float[] y) <int64[2] k = {-1, 1}> {
+  m = ReduceMean <axes = [2, 3]> (x) r = Reshape (m, k) s = ReduceMean <axes = [1]> (e)
+  t = Add (r, s) q = Squeeze (t) y = Sigmoid (q)
+}"""
+
+
+def test_a_dimension_is_fixed(tmp_path: Path) -> None:
+    """TensorRT-RTX builds a Squeeze without axes for no batch of 1, unless the batch is static."""
+
+    source, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model(SQUEEZED, opset=12), source)
+    checked = surgeon.check(source, target="rtx")
+    assert ["--set fixes it" in node.why for node in checked.unknown] == [True]
+    result = surgeon.rewrite(source, target="rtx", values={"batch": 1})
+    assert [[d.dim_value or d.dim_param for d in i.type.tensor_type.shape.dim] for i in result.model.graph.input] == [
+        [1, 1, "F", 4],
+        [1, 4],
+    ]
+    assert not result.report.unknown
+    assert {a.pass_name for a in result.report.applied} >= {"set"}
+    result.save(out)
+    assert main(["compare", str(source), str(out)]) == 0
+    with pytest.raises(surgeon.UsageError, match="one size of 1 or more, not 0"):
+        surgeon.rewrite(source, values={"batch": 0})
+
+
+def test_fix_finds_the_size_that_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tensorrt_rtx")
+    onnx.save(model(SQUEEZED, opset=12), tmp_path / "in.onnx")
+    assert main(["fix", str(tmp_path / "in.onnx"), "--for", "rtx"]) == 1
+    assert f"surgeon fix {tmp_path / 'in.onnx'} --for rtx --set batch=1\n" in capsys.readouterr().out
+    assert main(["fix", str(tmp_path / "in.onnx"), "--for", "rtx", "--set", "batch=1"]) == 0

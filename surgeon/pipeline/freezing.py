@@ -1,4 +1,7 @@
-"""Freeze an input of a model to a value: `--set sr=16000`. It becomes a constant, and is no longer an input."""
+"""Freeze an input of a model to a value, or a named dimension to a size: `--set sr=16000`, `--set batch=1`.
+
+The input becomes a constant, and is no longer an input. The dimension becomes static.
+"""
 
 import math
 import re
@@ -20,7 +23,7 @@ TRUTHS = {"true": 1, "false": 0}
 
 
 def prepare(asked: Asked) -> Prepared:
-    """The model with some inputs as constants, proved against the original with these values.
+    """The model with some inputs as constants and some dimensions static, proved against the original with these.
 
     Raises UsageError where a value does not fit its input, ModelError where the two differ or cannot be run.
     """
@@ -33,17 +36,29 @@ def prepare(asked: Asked) -> Prepared:
     if asked.options.proves:
         _prove(source, frozen(source, given)[0], arrays, left)
     records = [applied("set", [infos[name]], [nodes[name]], name, error=0.0) for name in arrays]
+    sized = [(i.name, infos[i.name], Text.of_info(i)) for i in made.graph.input]
+    records += [applied("set", [old], [new], name, error=0.0) for name, old, new in sized if old != new]
     return Prepared(made, records, shapes=left)
 
 
 def frozen(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """A copy of a model with some inputs as constants, and these by name. Raises UsageError."""
+    """A copy of a model with some inputs as constants, and these by name; what names a dimension of the inputs is its
+    size. Raises UsageError."""
     made = copied(model)
     inputs = {i.name: i for i in given_inputs(made)}
+    dims = [d for i in inputs.values() for d in i.type.tensor_type.shape.dim if d.dim_param]
+    dims += [d for o in made.graph.output for d in o.type.tensor_type.shape.dim if d.dim_param]
     arrays = {}
     for name, value in values.items():
+        named = [d for d in dims if d.dim_param == name]
+        if name not in inputs and named:
+            size = _size(name, value)
+            for dim in named:
+                dim.dim_value = size
+            continue
         if name not in inputs:
-            raise UsageError(f"the model has no input '{name}'.{did_you_mean(name, inputs)}")
+            known = {*inputs, *(d.dim_param for d in dims)}
+            raise UsageError(f"the model has no input and no dimension '{name}'.{did_you_mean(name, known)}")
         if any(o.name == name for o in made.graph.output):
             raise UsageError(f"the input '{name}' is an output, too: --set cannot make a constant of it.")
         arrays[name] = _array(name, value, inputs[name].type)
@@ -55,6 +70,21 @@ def frozen(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, di
     refill(made.graph.node, [*constants, *made.graph.node])
     del made.graph.value_info[:]  # sizes that follow from a value are other ones now
     return made, arrays
+
+
+def sizes_fixed_in(after: ModelProto, before: ModelProto) -> dict[str, int]:
+    """The named dimensions of the inputs of a model that a rewritten one has as numbers, with these."""
+    static = {i.name: i.type.tensor_type.shape.dim for i in after.graph.input}
+    pairs = ((i.type.tensor_type.shape.dim, static.get(i.name, ())) for i in given_inputs(before))
+    dims = (both for row in pairs for both in zip(*row, strict=False))
+    return {old.dim_param: new.dim_value for old, new in dims if old.dim_param and new.dim_value > 0}
+
+
+def _size(name: str, value: Any) -> int:
+    numbers = _numbers(name, value)
+    if numbers.size != 1 or numbers[0] < 1 or numbers[0] % 1:
+        raise UsageError(f"'{name}' is a dimension: --set gives it one size of 1 or more, not {value}.")
+    return int(numbers[0])
 
 
 def _array(name: str, value: Any, kind: TypeProto) -> np.ndarray:

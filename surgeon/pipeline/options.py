@@ -118,9 +118,11 @@ class RewriteOptions(CheckOptions):
         flag="--input", metavar="X=FORM",
         python='type and layout of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, '
         "the Transpose and (pixel - mean) * scale become part of the model")
-    values: Mapping[str, Any] | None = option(None, Pairs("=", "INPUT=VALUE, such as sr=16000 or size=64,64"),
-        "sizes and inputs", "freeze an input to a value: it becomes a constant, and is no longer an input (checked)",
-        flag="--set", metavar="X=VALUE", python='freeze inputs to values, such as {"sr": 16000}: they become constants')
+    values: Mapping[str, Any] | None = option(None, Pairs("=", "NAME=VALUE, such as sr=16000 or batch=1"),
+        "sizes and inputs", "freeze an input to a value: it becomes a constant, and is no longer an input; or a "
+        "named dimension to a size (checked)",
+        flag="--set", metavar="X=VALUE",
+        python='freeze inputs to values, such as {"sr": 16000}: they become constants; named dimensions to sizes')
     dynamic_batch: bool | Mapping[str, int | None] = option(False, Flag(), "sizes and inputs",
         "make the batch dimension dynamic (checked: samples do not interact)")
     batch_axis: Mapping[str, int | None] | None = option(None, Pairs(":", AXIS, axis_of), "sizes and inputs",

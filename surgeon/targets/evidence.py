@@ -16,6 +16,11 @@ LAST_READ: Version = (10, 10)
 # nodes become one kernel depends on the builder, so it is built in other models.
 COUNTED_SIZES = since(8, 5)
 UNCOUNTED = ("LogSoftmax", "MatMul", "Softmax")
+# Measured with TensorRT-RTX 1.7.1, which fixes ranks when it builds: "ISqueezeLayer without an axes input requires
+# dimension 0 to not be 1 at runtime". Engines for larger sizes alone are built.
+NOT_ONE = (
+    "axes is left out, and no engine is built for sizes in which a dimension that is not fixed is 1: --set fixes it"
+)
 
 
 def basis(target: Target) -> str:
@@ -35,9 +40,9 @@ def unknown(model: Model, target: Target) -> list[tuple[Node, str]]:
     counted = _counted_sizes(model) if COUNTED_SIZES.covers(target.version, rtx=target.rtx) else {}
     for scope in model.scopes:
         opset = model.opset_in(scope)
-        asked = [key for key in scope.by_op if key in UNCOUNTED or not target.takes_every(key, opset)]
+        asked = [key for key in scope.by_op if key in (*UNCOUNTED, "Squeeze") or not target.takes_every(key, opset)]
         for node in scope.of(asked):
-            why = _why_unknown(node, target) or _why_counted(node, counted)
+            why = _why_unknown(node, target) or _why_counted(node, counted) or _why_not_one(node, target)
             if why is not None:
                 found.append((node, why))
     return found
@@ -58,6 +63,12 @@ def _why_counted(node: Node, counted: dict[object, Node]) -> str | None:
     if maker is None:
         return None
     return f"a size of its input is not known before {maker.op} has run, and some kernels do not support such sizes"
+
+
+def _why_not_one(node: Node, target: Target) -> str | None:
+    if not target.rtx or node.key != "Squeeze" or len(node.operands()) > 1 or node.attrs.get("axes"):
+        return None
+    return None if all(isinstance(size, int) for size in shape_of(node, 0) or ()) else NOT_ONE
 
 
 def _why_unknown(node: Node, target: Target) -> str | None:

@@ -28,7 +28,7 @@ from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, reads, returning
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
-from surgeon.pipeline.freezing import frozen
+from surgeon.pipeline.freezing import frozen, sizes_fixed_in
 from surgeon.precision.formats import computes_in_half
 from surgeon.precision.standard import Standard, Trial, fed
 from surgeon.proof.equality import TOLERANCE, is_float
@@ -120,7 +120,8 @@ def bisect_files(
     for side in comparison.sides:
         if side.differing is not None:
             kind, feeds = side.differing
-            before, after = frozen(read(original), values or {})[0], read(rewritten)
+            before, after = read(original), read(rewritten)
+            before, _ = frozen(before, {**sizes_fixed_in(after, before), **(values or {})})
             try:
                 if not isinstance(side.way, OnnxRuntime):
                     return bisect_way(before, after, side.way, feeds, rewritten.parent, kind)

@@ -30,7 +30,7 @@ from surgeon.errors import EngineError, ModelError, UsageError
 from surgeon.ir.files import beginning, check_writable, read_all
 from surgeon.ir.protos import given_inputs
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.pipeline.freezing import frozen
+from surgeon.pipeline.freezing import frozen, sizes_fixed_in
 from surgeon.precision.data import load_data
 from surgeon.precision.inputs import plausible
 from surgeon.precision.standard import Standard, Trial, fed
@@ -89,8 +89,10 @@ def compare(
     original, rewritten = Path(original), Path(rewritten)
     built = _engine_of(original, rewritten, runtime, network or engine is False, plugins)
     before, files = read_all(original)
-    before, _ = frozen(before, values or {})
     after, more = (before, [rewritten]) if built else read_all(rewritten)
+    sizes = sizes_fixed_in(after, before)
+    before, _ = frozen(before, {**sizes, **(values or {})})
+    after = before if built else after
     _check_interfaces(before, after)
     for saved in (save_inputs, save_outputs):
         if saved is not None:
@@ -119,6 +121,8 @@ def compare(
         inputs = _inputs(standard, original, shapes, data)
         dynamic = [name for name, _, dims in pair.inputs if not all(isinstance(d, int) for d in dims)]
         comparison = Comparison(shapes=_ranges(dynamic, [feeds for _, feeds, _ in inputs]))
+        comparison.notes += [f"the rewritten model has {size} for '{name}': no other size is compared"
+                             for name, size in sizes.items()]  # fmt: skip
         if standard.converted:
             comparison.tolerance = standard.limit
             comparison.notes.append(MAY_ROUND.format(standard.limit) if built else standard.statement())

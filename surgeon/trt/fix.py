@@ -262,7 +262,8 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
 
 
 def _setting(source: Source, model: ModelProto, options: Options, profile: Profile) -> str:
-    """A value of an input, as `--set` has it, with which the target supports and builds the whole model; or nothing."""
+    """A value of an input or the size of a dimension, as `--set` has it, with which the target supports and builds the
+    whole model; or nothing."""
     if options.values or not 0 < model.ByteSize() < LARGE:
         return ""
     until = time.monotonic() + SECONDS
@@ -279,7 +280,7 @@ def _setting(source: Source, model: ModelProto, options: Options, profile: Profi
 
 def _values_that_occur(proto: ModelProto, profile: Profile) -> Iterator[tuple[str, str]]:
     """Inputs of sizes, rates and flags with values that they may have: those that nodes compare them with, both values
-    of a bool, and the sizes that are usual."""
+    of a bool, and the sizes that are usual. Then the dimensions that are not static, each with its usual size."""
     model, dynamic = Model(proto), set(names_of_dynamic(proto))
     for info in given_inputs(proto):
         value = model.graph.values[info.name]
@@ -294,6 +295,9 @@ def _values_that_occur(proto: ModelProto, profile: Profile) -> Iterator[tuple[st
             yield from ((info.name, str(number)) for number in sorted(found, reverse=True))
         if info.name in profile and info.name not in dynamic:
             yield info.name, ",".join(map(str, profile[info.name][1]))
+    open_ones = [i for i in given_inputs(proto) if i.name in dynamic and i.name in profile]
+    usual = (zip(i.type.tensor_type.shape.dim, profile[i.name][1], strict=True) for i in open_ones)
+    yield from {dim.dim_param: str(size) for row in usual for dim, size in row if dim.dim_param}.items()
 
 
 def _is_ready(result: Result, parsed: Parsed, loaded: Loaded) -> bool:

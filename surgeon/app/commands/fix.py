@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         screen.line(hint, "warn")
     screen.line(fixed.verdict, "good" if status == DONE else "bad")
     if fixed.setting:
-        screen.line("with a fixed value of an input all of this works:")
+        screen.line("with this fixed all of this works:")
         screen.command(f"  surgeon fix {shlex.quote(args.model)} --for {options.target} --set {fixed.setting}")
     if fixed.command:
         screen.line(f"next{fixed.where}:")
