@@ -393,6 +393,8 @@ def test_large_results_stay_in_floating_point_for_rtx() -> None:
     result = repaired(model, target="rtx")
     assert quantized(result) == []
     assert f"1 layer in floating point: {HEAVIER}" in result.report.warnings
+    assert any("int8 saves 0.0% of the bytes" in w and "deploy the model without" in w for w in result.report.warnings)
+    assert not any("int8 saves" in w for w in repaired(model, target="10.9").report.warnings)
 
 
 # ---- files of other converters ---------------------------------------------------------------------------------------

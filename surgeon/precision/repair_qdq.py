@@ -24,7 +24,7 @@ from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_inste
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, Placed, followed, placed
+from surgeon.pipeline.placement import Layer, Placed, followed, placed, saved
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -49,6 +49,7 @@ TOO_FAR = "its int8 makes the error too large"
 FUSED_SIZES = re.compile(r"gemm_(input|output)_shape")
 SHOWN = 3  # names of inputs that become weights
 SATURATED = 0.5  # of the numbers of a tensor: its scale is a mistake
+LITTLE = 0.01  # of the bytes: that int8 saves less is no reason for it
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 
 
@@ -220,6 +221,12 @@ class Repair:
             )
         whys = Counter(self.placed.left.values())
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
+        part = saved(self.model, self.sizes.get, self.placed.int8) if self.options.target.rtx else 1.0
+        if part < LITTLE:
+            lines.append(
+                f"int8 saves {part:.1%} of the bytes that TensorRT-RTX moves for the layers: deploy the model without "
+                "quantizers, with --fp16, which halves them"
+            )
         why = "is not a positive finite number: it is not quantized any more"
         lines += [f"the scale of '{name}' {why}" for name in self.bare.dropped]
         lines += [
@@ -241,8 +248,8 @@ class Repair:
     # ---- placing ----
 
     def _placed(self) -> Placed:
-        sizes = _measured_sizes(self.model, self.feeds[0])
-        return placed(self.model, self.options.target, sizes.get, lambda layer: self._grid(layer.x) is not None)
+        self.sizes = _measured_sizes(self.model, self.feeds[0])
+        return placed(self.model, self.options.target, self.sizes.get, lambda layer: self._grid(layer.x) is not None)
 
     def _grid(self, value: Value) -> Grid | None:
         """The range of a tensor: its own, or that of what it follows from."""
