@@ -36,8 +36,8 @@ STEEPEST = 0.25  # the slope of a Softmax of two equal scores
 FAINT_SCORE = DOUBTED / 2
 MOST_HELD = 8  # samples whose outputs of the original stay in memory
 # Of few samples and their variants: the logarithms of the errors are taken to be normal, and another input to be this
-# many standard deviations above their mean.
-DEVIATIONS = 3.0
+# many standard deviations above their mean. The variants of one sample are more alike than several samples.
+DEVIATIONS, OF_SEVERAL = 3.0, 2.0
 VARIED = 6  # samples: fewer say nothing of another input
 SMALLEST = 0.1  # of the largest error: smaller ones count as this
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
@@ -235,7 +235,8 @@ class Comparison:
         if not self.few or self.kind == "guessed" or len(errors) < VARIED or not np.isfinite(errors).all():
             return 0.0
         logs = np.log(np.maximum(errors, SMALLEST * errors.max() or 1e-30))
-        return float(np.exp(logs.mean() + DEVIATIONS * logs.std(ddof=1)))
+        deviations = DEVIATIONS if self._own == 1 else OF_SEVERAL
+        return float(np.exp(logs.mean() + deviations * logs.std(ddof=1)))
 
     def _with_logits(self, model: ModelProto) -> tuple[ModelProto, list[str]]:
         """The model with what makes scores after its outputs, and the names of these: a conversion may lack some."""
