@@ -40,6 +40,9 @@ FRAMES = """(float[T,F] x) => (float[T,1,1,2] y)
   <float[1,6,3] w = {W}, float[1,6,2] r = {R}, int64[1] one = {1}> {
   u = Unsqueeze (x, one) y = GRU <hidden_size = 2> (u, w, r)
 }""".replace("{W}", "{" + ", ".join(["0.5"] * 18) + "}").replace("{R}", "{" + ", ".join(["0.5"] * 12) + "}")
+SPECTRUM = """(float[T,F] x) => (float[1,1,R,G] y) <float[1,1,3,1] w = {1, 2, 1}, int64[2] outer = {0, 1}> {
+  u = Unsqueeze (x, outer) y = Conv (u, w)
+}"""
 ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Reshape (x, s) }"
 
 
@@ -50,6 +53,7 @@ ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Res
         (TOKENS, {"ids": "1x17,1x17,8x17", "mask": "1x17,1x17,8x17"}),
         (FOURS, {"a": "4x7,4x7,32x7", "b": "4x7,4x7,32x7", "c": "4x7,4x7,32x7"}),
         (FRAMES, {"x": "1x3,512x3,4096x3"}),
+        (SPECTRUM, {"x": "8x8,64x64,512x512"}),
         (ALIKE, {"a": "1x1,1x64,8x512", "b": "1x1,1x64,8x512"}),
         ("(float[N,3,H,W] x) => (float[N,3,H,W] y) { y = Relu (x) }", {"x": "1x3x32x32,1x3x224x224,8x3x448x448"}),
     ],

@@ -61,7 +61,10 @@ def usual_sizes(symbols: Symbols, model: ModelProto, seconds: float = SECONDS) -
 def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
     """What each free dimension is taken for."""
     measured = {n for _, elem, shape in symbols.inputs if elem in FLOATS for n in symbols.names(shape)}
-    found: dict[str, Role] = dict.fromkeys(_Asked.of(model).steps & measured, "steps")
+    firsts = {symbols.names(shape)[0] for _, _, shape in symbols.inputs if 1 < len(shape) < 4 and not is_image(shape)}
+    asked = _Asked.of(model)
+    found: dict[str, Role] = dict.fromkeys(asked.steps & measured, "steps")
+    found |= dict.fromkeys((asked.slides & firsts) - found.keys(), "length")
     for first in (True, False):  # what is a batch anywhere is one everywhere
         for _, _, shape in symbols.inputs:
             for axis, name in enumerate(symbols.names(shape)):
@@ -71,25 +74,32 @@ def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
 
 
 class _Asked(NamedTuple):
-    """What recurrent operators ask of symbolic dimensions, such as those of [frames, features].
+    """What operators ask of symbolic dimensions, such as those of [frames, features].
 
-    steps   the names of those over which they step
+    steps   the names of those over which recurrent ones step
+    slides  the names of those over which convolutions slide
     widths  the size of what they read at a step, as their weights have it
     """
 
     steps: frozenset[str]
+    slides: frozenset[str]
     widths: Mapping[str, int]
 
     @classmethod
     def of(cls, model: ModelProto) -> "_Asked":
-        if not any(node.op_type in RECURRENT for node in model.graph.node):
-            return cls(frozenset(), {})
+        if not any(node.op_type in RECURRENT | {"Conv"} for node in model.graph.node):
+            return cls(frozenset(), frozenset(), {})
         index = Model(model)
-        nodes = (node for node in index.graph.live() if node.key in RECURRENT)
+        live = list(index.graph.live())
+        nodes = (node for node in live if node.key in RECURRENT)
         read = [(index.shape(x) or (), index.shape(w) or ()) for x, w, *_ in (n.inputs for n in nodes) if x and w]
         steps = frozenset(x[0] for x, _ in read if x and isinstance(x[0], str))
         ends = [(x[-1], w[-1]) for x, w in read if x and w]
-        return cls(steps, {name: size for name, size in ends if isinstance(name, str) and isinstance(size, int)})
+        convolved = (index.shape(n.inputs[0]) or () for n in live if n.key == "Conv" and n.inputs[0] is not None)
+        slides = frozenset(d for shape in convolved for d in shape[2:] if isinstance(d, str))
+        return cls(
+            steps, slides, {name: size for name, size in ends if isinstance(name, str) and isinstance(size, int)}
+        )
 
 
 def _is_single_image(shape: Shape) -> bool:
