@@ -61,10 +61,6 @@ class Histogram:
         return (np.arange(BINS) + 0.5) * (self.end / BINS)
 
 
-def _largest(found: Histogram, kind: Eight) -> float:
-    return found.largest
-
-
 def _percentile(found: Histogram, kind: Eight) -> float:
     """The end below which PERCENT of the numbers are."""
     below = np.cumsum(found.counts)
@@ -111,7 +107,7 @@ def _divergence(counts: np.ndarray, last: int) -> float:
 
 
 METHODS: Mapping[str, Callable[[Histogram, Eight], float]] = {
-    "max": _largest,
+    "max": lambda found, kind: found.largest,
     "percentile": _percentile,
     "entropy": _entropy,
     "mse": _mse,

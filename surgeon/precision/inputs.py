@@ -251,7 +251,7 @@ def _guess(model: Model, value: Value) -> Guess | None:
         return LENGTH if "len" in name else SIZE
     known = [n for n in (_compared_number(model, n) for n in nodes) if n is not None]
     if known:
-        return _one_number(known[0])
+        return Guess(f"{known[0]}, which the model compares it with", lambda rng, shape, turn: np.full(shape, known[0]))
     return LENGTH if "len" in name else None
 
 
@@ -334,10 +334,6 @@ def _ids(rows: int) -> Guess:
         return found if kind_of(turn) < 2 else found * _mask(rng, shape, 2).astype(int)  # and 0 at the end
 
     return Guess(f"row numbers of a table of {rows}", draw)
-
-
-def _one_number(number: int) -> Guess:
-    return Guess(f"{number}, which the model compares it with", lambda rng, shape, turn: np.full(shape, number))
 
 
 PHOTO = Guess("an image, from 0 to 1 and normalized", _photo)

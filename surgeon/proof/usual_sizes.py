@@ -68,7 +68,8 @@ def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
     for first in (True, False):  # what is a batch anywhere is one everywhere
         for _, _, shape in symbols.inputs:
             for axis, name in enumerate(symbols.names(shape)):
-                if name in symbols.free and (axis == 0 and len(shape) > 1 and not _is_single_image(shape)) == first:
+                is_batch = axis == 0 and len(shape) > 1 and not (len(shape) == 3 and is_image(shape))
+                if name in symbols.free and is_batch == first:
                     found.setdefault(name, "batch" if first else _role(shape, axis))
     return {name: found.get(name, "length") for name in symbols.free}
 
@@ -100,10 +101,6 @@ class _Asked(NamedTuple):
         return cls(
             steps, slides, {name: size for name, size in ends if isinstance(name, str) and isinstance(size, int)}
         )
-
-
-def _is_single_image(shape: Shape) -> bool:
-    return len(shape) == 3 and is_image(shape)
 
 
 def is_image(shape: Shape) -> bool:
@@ -144,13 +141,9 @@ def _proposed(role_of: Mapping[str, Role], model: ModelProto, inputs: Sequence[D
     yield from alike()
     yield from ({**usual, name: size} for name in names for size in forced)
     for a, b in combinations(names, 2):
-        both = sorted(product(enumerate(tried[role_of[a]]), enumerate(tried[role_of[b]])), key=_distance)
-        yield from ({**usual, a: x, b: y} for (_, x), (_, y) in both)
-
-
-def _distance(pair: tuple[tuple[int, int], tuple[int, int]]) -> int:
-    """How far two sizes are from the first of those that are tried."""
-    return pair[0][0] + pair[1][0]
+        both = product(enumerate(tried[role_of[a]]), enumerate(tried[role_of[b]]))
+        nearest = sorted(both, key=lambda pair: pair[0][0] + pair[1][0])  # to the first of those that are tried
+        yield from ({**usual, a: x, b: y} for (_, x), (_, y) in nearest)
 
 
 def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
