@@ -49,7 +49,7 @@ TOO_FAR = "its int8 makes the error too large"
 FUSED_SIZES = re.compile(r"gemm_(input|output)_shape")
 SHOWN = 3  # names of inputs that become weights
 SATURATED = 0.5  # of the numbers of a tensor: its scale is a mistake
-LITTLE = 0.01  # of the bytes: that int8 saves less is no reason for it
+LITTLE = 0.01  # of the bytes: int8 that saves less gains nothing
 MARGIN = 0.7  # of the file's error on some inputs, so that it is not above on others
 
 
