@@ -22,6 +22,7 @@ from surgeon.errors import EngineError
 from surgeon.trt.fix import fix
 from surgeon.trt.inspector import program_of
 from surgeon.trt.kernels import kernels, parts
+from surgeon.trt.profiles import typical_shapes
 from surgeon.trt.program import Engine, Program, engine_of, summary
 
 RTX = pytest.mark.skipif(
@@ -473,3 +474,8 @@ def test_build_says_what_the_engine_runs(tmp_path: Path, capsys: Captured) -> No
     assert main([*words, "x:1x16x64,2x32x64,4x64x64"]) == 0
     said = "5 kernels, 8.2 kB moved without 8 tensors of symbolic sizes, attention fused 1 of 1"
     assert said in capsys.readouterr().out.splitlines()
+
+
+def test_sizes_that_nothing_runs_are_those_of_the_file() -> None:
+    proto = model("(float[N,9223372036854775807] x) => (float[N,9223372036854775807] y) { y = Relu (x) }")
+    assert typical_shapes(proto, None, {}, {}) == {"x": [1, 9223372036854775807]}

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -149,7 +150,8 @@ def provider_options(profile: Profile, target: Target) -> tuple[str, dict[str, s
 
 
 def typical_shapes(model: ModelProto, folder: Path | None, given: Shapes, like: Shapes) -> dict[str, list[int]]:
-    """The shape of each input: the given one, else that of `like` where it fits, else a usual one for timing.
+    """The shape of each input: the given one, else that of `like` where it fits, else a usual one for timing; 1 where
+    none of these runs.
 
     Sizes of one name are those given for it. Raises UsageError where a given shape is not one of its input.
     """
@@ -166,7 +168,9 @@ def typical_shapes(model: ModelProto, folder: Path | None, given: Shapes, like: 
     return {
         name: list(known[name])
         if name in known
-        else [d if isinstance(d, int) else named.get(d, size) for d, size in zip(dims, usual[name], strict=True)]
+        else [
+            d if isinstance(d, int) else named.get(d, n) for d, n in zip(dims, usual.get(name, repeat(1)), strict=False)
+        ]
         for name, dims in inputs.items()
     }
 
