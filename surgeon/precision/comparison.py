@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ MOST_HELD = 8  # samples whose outputs of the original stay in memory
 # Of few samples and their variants: the logarithms of the errors are taken to be normal, and another input to be this
 # many standard deviations above their mean. The variants of one sample are more alike than several samples.
 DEVIATIONS, OF_SEVERAL = 3.0, 2.0
-VARIED = 6  # samples: fewer say nothing of another input
+VARIED, VARIED_SEVERAL = 6, 4  # samples, of one or of several of the user's: fewer say nothing of another input
 SMALLEST = 0.1  # of the largest error: smaller ones count as this
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
@@ -214,6 +215,14 @@ class Comparison:
         found = [replace(e, likely=self._likely(sizes[e.output])) for e in found]
         return sorted(found, key=_rank, reverse=True)
 
+    def on_worst(self, most: int) -> Comparison:
+        """The same on so many of the samples, those with the largest errors of the last model first."""
+        numbers = self.worst_first[:most]
+        found = copy(self)
+        found.samples, found._own = self.samples.picked(numbers), 1
+        found._expected = [self._expected[number] for number in numbers]
+        return found
+
     def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
         """The error of an output of few numbers, such as logits, doubted where few inputs give it: they may nearly
         cancel on another, and their error be that of the worst.
@@ -232,7 +241,8 @@ class Comparison:
         sizes  the largest difference and the largest number of each sample
         """
         errors = np.array([gap / largest for gap, largest in sizes if largest])
-        if not self.few or self.kind == "guessed" or len(errors) < VARIED or not np.isfinite(errors).all():
+        fewest = VARIED if self._own == 1 else VARIED_SEVERAL
+        if not self.few or self.kind == "guessed" or len(errors) < fewest or not np.isfinite(errors).all():
             return 0.0
         logs = np.log(np.maximum(errors, SMALLEST * errors.max() or 1e-30))
         deviations = DEVIATIONS if self._own == 1 else OF_SEVERAL

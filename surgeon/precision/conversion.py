@@ -54,13 +54,14 @@ from surgeon.precision.comparison import (
     DOUBTED,
     GUESSED_PART,
     VARIED,
+    VARIED_SEVERAL,
     Comparison,
     Metric,
     Moved,
     OutputError,
     moved_by_rounding,
 )
-from surgeon.precision.cost import FEW_SAMPLES, MOST_SAMPLES, budget_of, cost_of
+from surgeon.precision.cost import FEW_SAMPLES, FEWEST, MOST_SAMPLES, budget_of, cost_of
 from surgeon.precision.data import SEVERAL, Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
@@ -173,11 +174,18 @@ def convert(
             few = feeds is None or chosen is held
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
             budget, most = budget_of(ranges, conversion.index)
-            judging = against(held.part(0, 1, VARIED) if chosen is held and most < MOST_SAMPLES else held, own=own)
+            judged = held
+            if chosen is held and budget == FEWEST:  # a run takes seconds
+                judged = held.part(0, 1, VARIED if own == 1 else max(own, VARIED_SEVERAL))
+            judging = against(judged, own=own)
             if chosen is held:  # its worst samples choose
                 conversion.errors(judging, {})
-                chosen = held.picked(judging.worst_first)
-            compare = [against(chosen.part(0, 1, most)), judging]
+            choosing = (
+                judging.on_worst(FEW_SAMPLES if budget == FEWEST else most)
+                if chosen is held
+                else against(chosen.part(0, 1, most))
+            )
+            compare = [choosing, judging]
             islands = conversion.choose(compare, ranges, budget, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
