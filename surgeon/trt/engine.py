@@ -150,6 +150,8 @@ def serialized(
             return bytes(backend.EngineBytesFromNetwork(network, config, save_timing_cache=path)())
         except PolygraphyException:
             raise EngineError(*refusal_lines(trt, source, refusals(trt, source, log))) from None
+        except RuntimeError as error:  # the binding's way to refuse the shapes of a profile
+            raise EngineError(f"{title(trt)} refuses '{source}': {error}") from None
         except TypeError as error:  # the binding's way to say that the C++ factory returned null
             said = "; ".join(log.told()) or str(error)
             raise EngineError(f"{title(trt)} has no builder on this machine: {said}") from None
