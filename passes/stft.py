@@ -25,6 +25,7 @@ x, step = var("x"), const("step")
 def decompose(b, x, step, onesided):
     shape = b.shape(x)
     require(shape is not None and len(shape) in (2, 3), "the signal is neither [batch, length] nor [batch, length, 1]")
+    require(shape[0] != 0, "the signal is empty, and a Reshape infers no size beside a 0")
     channels = shape[2] if len(shape) == 3 else 1
     require(channels in (1, 2), "whether the signal is complex is not known")
     window = _given(b, 2)

@@ -79,7 +79,10 @@ class _Walk:
         if not reduced:
             return OTHER
         alike = all(role.dims == reduced[0].dims for role in reduced)
-        return reduced[0] if alike else _Role("reduced", reduced[0].layout, self._inferred(value))
+        pairs = zip(node.operands(), map(self.role, node.operands()), strict=True)
+        others = [dims(self.b, i) for i, role in pairs if role is OTHER]
+        raised = reduced[0].dims is not None and any(o is None or len(o) > len(reduced[0].dims) for o in others)
+        return reduced[0] if alike and not raised else _Role("reduced", reduced[0].layout, self._inferred(value))
 
     def _role_of_mean(self, node: Node, source: _Role) -> _Role:
         assert source.layout is not None  # the patterns take a mean of x, or of what varies like x
