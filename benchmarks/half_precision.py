@@ -12,7 +12,8 @@ already, with FOLDER/NAME.LABEL.json for their exit status, seconds and memory.
 
 Of each result it prints: exit status, wall and CPU seconds, peak memory of the process in MB, the largest error of an
 output on the held-out samples, the output, integers that differ, Cast nodes, and of TensorRT-RTX's engine (sizes of
-test0, min = opt = max) the kernels, those that only copy, and the MB that they read and write.
+test0, min = opt = max) the kernels, those that only copy, the MB that they read and write, and the least: without
+copies, with each tensor written and read once.
 
 The error of an output is the largest difference to the fp32 original, relative to the original's largest element of
 that output on that sample. Every half-precision tensor is rounded, kernels compute in fp32, as a strongly typed runtime
@@ -33,6 +34,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +45,7 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from surgeon.precision.rounding import GIVEN, rounded
-from surgeon.trt.program import engine_of
+from surgeon.trt.program import Program, engine_of
 
 LOW = {TensorProto.FLOAT16, TensorProto.BFLOAT16}
 HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU"})
@@ -153,6 +155,18 @@ def fixed(model: Path, feed: dict[str, np.ndarray]) -> bytes:
     return bytes(proto.SerializeToString())
 
 
+def least(program: Program) -> float:
+    """The MB that are left without kernels that only copy, where each tensor is written once and read once."""
+    kernels = [k for k in program.kernels if not k.is_copy]
+    whole: Counter[str] = Counter()
+    read: Counter[str] = Counter()
+    for tensor in (t for k in kernels for t in (*k.reads, *k.writes)):
+        whole[tensor.base] = max(whole[tensor.base], tensor.size or 0)
+    for tensor in (t for k in kernels for t in k.reads):
+        read[tensor.base] += tensor.size or 0
+    return (sum(min(read[b], whole[b]) for b in read) + sum(k.bytes_written for k in kernels)) / 1e6
+
+
 def engine(model: Path, sample: Path) -> dict[str, Any]:
     """What TensorRT-RTX builds of the model at the sizes of a sample."""
     import tensorrt_rtx as trt
@@ -197,6 +211,7 @@ def engine(model: Path, sample: Path) -> dict[str, Any]:
         "copies": sum(p.copies for p in programs),
         "mha": sum(p.attention[0] for p in programs),
         "mb": sum(p.bytes for p in programs) / 1e6,
+        "least": sum(map(least, programs)),
         "symbolic": sum(p.uncounted for p in programs),
         "seconds": time.perf_counter() - start,
     }
@@ -274,7 +289,7 @@ def measure(network: Network, model: Path, builds: bool, kept: Path) -> dict[str
         old["accuracy"] = {"error": 0.0} if same else _apart(arguments, MEASURE_SECONDS)
         if why := _apart(["--loads", str(model)], MEASURE_SECONDS).get("refused"):
             old["accuracy"] = {"failed": "load", "why": why}
-    if builds and "engine" not in old:
+    if builds and not {"least", "failed"} & old.get("engine", {}).keys():
         old["engine"] = _apart(["--build", str(model), str(network.tests[0])], BUILD_SECONDS)
     kept.write_text(json.dumps(old))
     return old
@@ -295,8 +310,9 @@ TITLES = [
     "kernels",
     "copies",
     "MB-moved",
+    "least",
 ]
-WIDTHS = (-17, -20, 4, 6, 6, 5, 8, 6, 5, 8, 7, 6, 8)
+WIDTHS = (-17, -20, 4, 6, 6, 5, 8, 6, 5, 8, 7, 6, 8, 6)
 
 
 def line(cells: list[Any], note: str = "") -> str:
@@ -311,11 +327,12 @@ def row(name: str, label: str, run: dict[str, Any], found: dict[str, Any]) -> st
     note = " | ".join(f"{FAILED[p['failed']]}: {' '.join(p['why'].split())[:110]}" for p in failed)
     error = "-" if not accuracy else FAILED.get(accuracy.get("failed", ""), "") or f"{accuracy['error']:.2g}"
     integers = f"{accuracy['integers']:.2g}" if accuracy.get("integers") else ""
-    kernels: list[Any] = ["", "", ""]
+    kernels: list[Any] = ["", "", "", ""]
     if "failed" in built:
         kernels[0] = "R"
     elif built:
         kernels = [built["ops"], built["copies"], f"{built['mb']:.1f}{'?' if built['symbolic'] else ''}"]
+        kernels.append(f"{built['least']:.1f}" if "least" in built else "")
     of_run = [run.get(k, "") for k in ("rc", "seconds", "cpu", "mb")]
     of_file = [counted.get("casts", ""), counted.get("half", "")]
     return line([name, label, *of_run, error, integers, *of_file, *kernels], note or accuracy.get("output", ""))

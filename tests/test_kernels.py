@@ -23,7 +23,7 @@ from surgeon.trt.fix import fix
 from surgeon.trt.inspector import program_of
 from surgeon.trt.kernels import kernels, parts
 from surgeon.trt.profiles import typical_shapes
-from surgeon.trt.program import Engine, Program, engine_of, summary
+from surgeon.trt.program import COPY, Engine, Program, engine_of, summary
 
 RTX = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx") is None, reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'"
@@ -279,6 +279,16 @@ def test_what_changed_is_found_where_it_is() -> None:
 def test_what_is_symbolic_is_said_to_be_uncounted() -> None:
     said = summary(engine_of(recorded("dynamic")).programs[0])
     assert said == "5 kernels, 8.2 kB moved without 8 tensors of symbolic sizes, attention fused 1 of 1"
+
+
+@pytest.mark.parametrize("name", ["if", "loop"])
+def test_what_may_run_several_times_is_said_to_count_once(name: str) -> None:
+    assert summary(engine_of(recorded(name)).programs[0]).endswith("each kernel of a loop or an If counted once")
+
+
+@pytest.mark.parametrize(("name", "copies"), [("__myl_ReplConcTran", True), ("__myl_ReplAdd", False)])
+def test_a_kernel_that_repeats_elements_is_a_copy(name: str, copies: bool) -> None:
+    assert (COPY.fullmatch(name) is not None) is copies
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

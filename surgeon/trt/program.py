@@ -55,7 +55,7 @@ GENERATED = {"function", "runtime_function", "runtime_fusion"}  # instructions w
 WORD = re.compile(
     "|".join(sorted((w for w in OPERATORS if re.match("[A-Z].*[A-Z]", w)), key=len, reverse=True)) + "|[A-Z][a-z0-9]*"
 )
-COPY = re.compile(r"(__myl_)?(Cast|Conc|Copy|Move|Resh|Slic|Tran|copy|memset)+")  # names of kernels that only move
+COPY = re.compile(r"(__myl_)?(Cast|Conc|Copy|Move|Repl|Resh|Slic|Tran|copy|memset)+")  # names of kernels that only move
 FUSED_ATTENTION = "Attention"
 LEAST = 1_000_000  # bytes: less is given in kB
 PROFILE = re.compile(r" \[profile (\d+)\]")
@@ -258,6 +258,8 @@ def summary(program: Program, before: Program | None = None) -> str:
     said = [count, f"{moved} moved" + (f" ({moved_before})" if before is not None else "")]
     if program.uncounted:
         said[-1] += f" without {counted(program.uncounted, 'tensor')} of symbolic sizes"
+    if program.branches:
+        said[-1] += ", each kernel of a loop or an If counted once"
     fused, attentions = program.attention
     if attentions:
         said.append(f"attention fused {fused} of {attentions}")
