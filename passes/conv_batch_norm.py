@@ -11,8 +11,6 @@ Tuned     Where TensorRT-RTX moves fewer bytes: before an Add, such as that of a
           418.4 MB, with all of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon import Stage, attr, const, op, require, rule, var

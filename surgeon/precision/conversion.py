@@ -26,8 +26,6 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
                     and the passes would have to choose what they write by them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

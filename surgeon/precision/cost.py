@@ -1,7 +1,5 @@
 """What a conversion costs: the bytes that an engine moves, and how many conversions a search may measure."""
 
-from __future__ import annotations
-
 import math
 
 from surgeon.ir.following import readers

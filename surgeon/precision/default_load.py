@@ -1,7 +1,5 @@
 """Whether ONNX Runtime's default options load a model in half precision: some releases end their process over it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, NodeProto, TensorProto, helper

@@ -5,8 +5,6 @@ takes a generator of random numbers, a shape, and the number of the sample, by w
 sample measures the error of a conversion, so two that follow one another are of one kind.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from surgeon.proof.usual_sizes import CHANNELS, LARGE

@@ -1,7 +1,5 @@
 """The model that a plan describes: each tensor in the type of its producer, at most one cast to each other type."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The types that a conversion chooses from, and which numbers of fp32 each of them holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

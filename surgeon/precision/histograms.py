@@ -3,8 +3,6 @@
 A histogram has as many bins however many samples there are, so one pass over them suffices and memory does not grow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -6,8 +6,6 @@ numbers are as large as the model's inputs, or bounded. With another, inputs of 
 (65504 to 6e-8).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from surgeon.ir.following import readers, sources

@@ -1,7 +1,5 @@
 """A plan: in which type each node computes, and the type of each tensor that follows from that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache

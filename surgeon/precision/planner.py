@@ -5,8 +5,6 @@
 3. Free nodes between parts in fp32 become fp32 where that saves a cast (see `settle`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

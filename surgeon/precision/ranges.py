@@ -1,7 +1,5 @@
 """The range of every tensor on calibration data: one run of the fp32 model with its intermediate tensors as outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The result of a conversion to half precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

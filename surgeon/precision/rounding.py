@@ -7,8 +7,6 @@ and after each node a Cast to the type of 16 bits and one back. The pair stays s
 a node stay fp32, as they do on tensor cores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

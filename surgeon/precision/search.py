@@ -11,8 +11,6 @@ removed. Every set that is taken was measured as a whole. Measurements are store
 stops the search, the best set so far is the answer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """The borders between 16 bits and fp32: which free nodes next to parts in fp32 become fp32, too."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from surgeon.ir.graph import Node

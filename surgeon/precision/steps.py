@@ -6,8 +6,6 @@ pairs every rounding anywhere moves an output by up to 17 %, as the quantization
 changes is seen where the pair limits the range of its numbers alone.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -8,8 +8,6 @@ The passes are then tried on what was kept, at windows that were not there befor
 The order of the candidates is fixed, so two runs that end in time give the same model.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,8 +6,6 @@ with the numbers that the weights became: no type of few bits has to be run for 
 weights stay floats, those first that alone move the outputs most.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

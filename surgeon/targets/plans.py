@@ -8,8 +8,6 @@ TensorRT-RTX fuses a chain of reductions and elementwise operators into one or t
 or the convolution next to it. It does not fuse InstanceNormalization, PRelu and Softplus like that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple

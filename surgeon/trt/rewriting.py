@@ -1,7 +1,5 @@
 """`surgeon.rewrite`: a model rewritten, converted to half precision, and tuned, as the options ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
