@@ -26,6 +26,7 @@ When                After the stage LOWER of a rewrite, on the finished fp32 mod
                     and the passes would have to choose what they write by them.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,7 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.ir.schemas import DOMAIN
 from surgeon.ir.weight_file import WeightFile, has_large_weights
 from surgeon.pipeline.run import TRAINED
+from surgeon.precision.border import Atom, Border
 from surgeon.precision.comparison import (
     DOUBTED,
     GUESSED_PART,
@@ -70,7 +72,8 @@ from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.result import PrecisionResult
-from surgeon.precision.search import CLOSE, PARTS, Search
+from surgeon.precision.search import CLOSE, NEAR, PARTS, Search
+from surgeon.precision.settle import BETWEEN
 from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
 from surgeon.report import Kept, Progress, counted, error_text
 from surgeon.rules.meaning import with_meanings
@@ -81,7 +84,8 @@ from surgeon.targets.target import Target
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
 # The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the first of these.
 # Where it leaves nothing in half precision, the next one is tried. Where the error on the other inputs is above
-# COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it.
+# COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it. Where it is far
+# below that on one sample and those made of it, a larger part is next.
 AIMS = (0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
@@ -184,7 +188,8 @@ def convert(
                 else against(chosen.part(0, 1, most))
             )
             compare = [choosing, judging]
-            islands = conversion.choose(compare, ranges, budget, result, progress)
+            conversion.ranges = ranges
+            islands = conversion.choose(compare, budget, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
                 worst = conversion.errors(against(held, stepless=False), islands)[0]
@@ -313,6 +318,8 @@ class _Conversion:
         self.gains = False
         self.doubting = False  # whether doubts about other inputs count
         self._measured: dict[tuple[Comparison, frozenset[Node], int | None], list[OutputError]] = {}
+        self._costs: dict[frozenset[Node], float] = {}
+        self.ranges: Ranges | None = None
         self.start, self.apart = frozenset(start), apart
         self.stopped = ""  # why the last search ended early
         self.spectra = spectra(self.index)
@@ -326,6 +333,17 @@ class _Conversion:
             first = self._planner(ranges, ways[0], refused)
         self.planners = [first, *(self._planner(ranges, lean, refused) for lean in ways[1:])]
         self.gains = _gain(first.settled())[0] > 0
+        if ranges is not None and self.gains:
+            self._join(first, ranges)
+
+    def _join(self, planner: Planner, ranges: Ranges) -> None:
+        """Keep in fp32 what is between parts in fp32, where that saves casts; but no product."""
+        plan = planner.plan
+        between = [
+            n for n in planner.nodes if n not in plan.single and n.op not in HEAVY and n.graph is self.index.graph
+        ]
+        joined = {node for atom in Border(plan, between, (), ranges).cheapest({}, math.inf) for node in atom}
+        plan.single.update((node, BETWEEN) for node in between if node in joined)
 
     def _planner(self, ranges: Ranges | None, lean: bool, refused: Mapping[str, str]) -> Planner:
         return Planner(
@@ -349,7 +367,6 @@ class _Conversion:
     def choose(
         self,
         compare: Sequence[Comparison],
-        ranges: Ranges | None,
         budget: int,
         result: PrecisionResult,
         progress: Progress,
@@ -363,7 +380,7 @@ class _Conversion:
         found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
-        search = partial(self._search, compare[0], ranges=ranges, result=result, progress=progress)
+        search = partial(self._search, compare[0], result=result, progress=progress)
         for self.doubting in (True, False) if compare[0].few else (False,):
             best = self._chosen(compare, search, budget, result)
             budget //= 2
@@ -388,32 +405,38 @@ class _Conversion:
         result: PrecisionResult,
     ) -> Mapping[Node, str]:
         best: Mapping[Node, str] = {}
-        left = SEARCHES * budget
-        comfort = COMFORT * result.tolerance
-        aims, tried = [AIMS[0]], set[float]()
-        if (compare[1], frozenset[Node](), None) in self._measured:  # the samples that choose are among them
+        left, comfort, aim = SEARCHES * budget, COMFORT * result.tolerance, AIMS[0] * result.tolerance
+        tried = set[float]()
+        same = (compare[1], frozenset[Node](), None) in self._measured  # the samples that choose are among them
+        if same:
             errors = self.errors(compare[1], {})
             if self._score(errors) <= comfort:
                 result.errors = errors
                 return best
-        while aims and min(budget, left) >= 1 and aims[-1] not in tried:
-            aim = aims.pop()
+            ratio = self._score(self.errors(compare[0], {}, most=MOST_SAMPLES)) / self._score(errors)
+            is_slow = len(compare[0].samples) <= FEW_SAMPLES  # there is no time for a second search
+            aim = ratio * comfort if is_slow and math.isfinite(ratio) else aim
+        while min(budget, left) >= 1 and aim not in tried:
             tried.add(aim)
-            found, spent = search(aim * result.tolerance, min(budget, int(left)))
+            found, spent = search(aim, min(budget, int(left)))
             left -= spent
             if self._is_useless(self.planners[0].settled(found)):
-                aims = [larger for larger in AIMS if larger > aim and not result.errors][:1]
+                larger = min(aim * AIMS[-1] / (COMFORT if same else AIMS[0]), AIMS[-1] * result.tolerance)
+                aim = aim if result.errors else larger
                 continue
             errors = self.errors(compare[1], found)
             left -= len(compare[1].samples) / max(1, len(compare[0].samples))
             score = self._score(errors)
-            if not result.errors or score < self._score(result.errors):
+            known = self._score(result.errors) if result.errors else math.inf
+            cheaper = score <= comfort and self._cost(frozenset(found)) < self._cost(frozenset(best))
+            if cheaper if known <= comfort else score < known:
                 best, result.errors = found, errors
-            if score <= comfort:
+            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_SAMPLES)))
+            further = reached * min(max(0.5, CLOSE * comfort / max(score, 1e-30)), 2.0)
+            is_enough = score <= comfort and not (same and further > aim and score < NEAR * comfort)
+            if is_enough or (not same and aim <= LOWEST_AIM * result.tolerance):
                 return best
-            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_SAMPLES)) / result.tolerance)
-            aims = [reached * max(0.5, CLOSE * comfort / score)] if aim > LOWEST_AIM else []
-            budget //= 2
+            aim = further
         return best
 
     def _is_useless(self, plan: Plan) -> bool:
@@ -445,7 +468,6 @@ class _Conversion:
         aim: float,
         budget: int,
         *,
-        ranges: Ranges | None,
         result: PrecisionResult,
         progress: Progress,
     ) -> tuple[Mapping[Node, str], float]:
@@ -454,31 +476,45 @@ class _Conversion:
         items = [n for n in lean.nodes if n not in lean.plan.single]
         ruled = {n: why for n, why in self.planners[-1].plan.single.items() if n not in lean.plan.single}
 
-        def reasons(nodes: frozenset[Node]) -> dict[Node, str]:
+        border = Border(lean.plan, items, ruled, self.ranges)
+        atoms = border.atoms
+
+        def flat(chosen: frozenset[Atom]) -> frozenset[Node]:
+            return frozenset(node for atom in chosen for node in atom)
+
+        def those(nodes: Collection[Node]) -> frozenset[Atom]:
+            return frozenset(atom for atom in atoms if any(node in nodes for node in atom))
+
+        def reasons(nodes: Collection[Node]) -> dict[Node, str]:
             return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
 
-        def score(nodes: frozenset[Node], most: int = MOST_SAMPLES) -> float:
-            return self._score(self.errors(comparison, reasons(nodes), most=most))
-
-        def cost(nodes: frozenset[Node]) -> float:
-            plan = lean.settled(reasons(nodes))
-            return cost_of(plan, ranges) + (UNWANTED if self._is_useless(plan) else 0.0)
+        def score(chosen: frozenset[Atom], most: int = MOST_SAMPLES) -> float:
+            return self._score(self.errors(comparison, reasons(flat(chosen)), most=most))
 
         price = 1 / max(1, len(comparison.samples))
-        search: Search[Node] = Search(
-            score, cost, budget=budget, enough=aim, rough=partial(score, most=1), price=price,
-            parts=min(PARTS, max(2, int(budget / 2 / price))), known=self._known(comparison, MOST_SAMPLES),
-            roughly=self._known(comparison, 1), progress=progress,
+        search: Search[Atom] = Search(
+            score, lambda chosen: self._cost(flat(chosen)), budget=budget, enough=aim, rough=partial(score, most=1),
+            price=price, choose=border.cheapest, parts=min(PARTS, max(1, int(budget / 2 / price))),
+            known=self._known(comparison, MOST_SAMPLES, those), roughly=self._known(comparison, 1, those),
+            progress=progress,
         )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)
         beyond = frozenset(n for p in self.planners for n in p.plan.other if n in items)  # fp32 in place of bf16
         ways = {frozenset(), frozenset(ruled), beyond | frozenset(ruled)}
-        starts = [*([begun] if begun else []), *sorted(ways, key=cost)]
-        found = search.cheapest(items, starts)
+        ways |= {flat(chosen) for chosen, error in search.known.items() if error <= aim}  # of an earlier search
+        starts = [*([begun] if begun else []), *sorted(ways, key=self._cost)]
+        found = flat(search.cheapest(atoms, map(those, starts)))
         result.measured += search.measured
         self.stopped = search.stopped
         whole = found.union(*(s for s in self.spectra if any(n.op in HEAVY for n in s & found)))
         return reasons(whole), search.spent
+
+    def _cost(self, nodes: frozenset[Node]) -> float:
+        """What the conversion costs with some nodes in fp32."""
+        if nodes not in self._costs:
+            plan = self.planners[0].settled(dict.fromkeys(nodes, MEASURED))
+            self._costs[nodes] = cost_of(plan, self.ranges) + (UNWANTED if self._is_useless(plan) else 0.0)
+        return self._costs[nodes]
 
     def errors(
         self, comparison: Comparison, islands: Mapping[Node, str], *, most: int | None = None
@@ -489,10 +525,16 @@ class _Conversion:
             self._measured[key] = comparison.errors(*self._converted(islands), most=most)
         return self._measured[key]
 
-    def _known(self, comparison: Comparison, most: int) -> dict[frozenset[Node], float]:
-        """The scores of what was measured before, by the nodes in fp32."""
-        found = self._measured.items()
-        return {nodes: self._score(errors) for (by, nodes, of), errors in found if by is comparison and of == most}
+    def _known(
+        self, comparison: Comparison, most: int, those: Callable[[frozenset[Node]], frozenset[Atom]]
+    ) -> dict[frozenset[Atom], float]:
+        """The scores of what was measured before, by the atoms in fp32."""
+        found = {}
+        for (by, nodes, of), errors in self._measured.items():
+            atoms = those(nodes)
+            if by is comparison and of == most and sum(map(len, atoms)) == len(nodes):
+                found[atoms] = self._score(errors)
+        return found
 
     def _score(self, errors: Iterable[OutputError]) -> float:
         """That of the worst output."""

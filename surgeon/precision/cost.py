@@ -3,7 +3,7 @@
 import math
 
 from surgeon.ir.following import readers
-from surgeon.ir.graph import Value
+from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE
 from surgeon.precision.formats import SINGLE
@@ -11,33 +11,48 @@ from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
 from surgeon.precision.ranges import Ranges
 
-SECONDS = 12.0  # that a search may take at about the speed below
-FEWEST, MOST = 6, 96  # measurements
+SECONDS = 18.0  # that a search may take at about the speed below
+FEWEST, MOST = 6, 48  # measurements
 MOST_SAMPLES = 4  # that a search measures
-FEW_SAMPLES = 2  # that it measures where less than half of the fewest measurements fit into the time
-KERNEL = 8192  # bytes in the time that a kernel takes at least
-ELEMENTS, PRODUCTS, BASE = 6e7, 1.5e10, 0.08  # of a run: elements and products a second, seconds of preparation
+FEW_SAMPLES = 2  # that it measures where the fewest measurements would take longer
+KERNEL = 1 << 18  # bytes that an engine moves in the time that a kernel takes at least
+ELEMENTS, PRODUCTS, NODES, BASE = 4e8, 2e11, 5e3, 0.03  # of a run: what is computed a second, seconds of preparation
 
 
 def cost_of(plan: Plan, ranges: Ranges | None) -> float:
-    """About how many bytes an engine moves: those that products read and write in their types, and those of casts.
+    """About how many bytes an engine moves: those of products in their types, and those of casts.
 
-    Elementwise nodes are fused into the products. A cast is a kernel of its own, but for those around a Softmax: they
-    are fused into it.
+    Elementwise nodes are fused into the products. A node in fp32 counts as one byte.
     """
-
-    def elements(value: Value | None) -> int:
-        return 0 if ranges is None or value is None else ranges.elements(value.name)
-
-    total = 0.0
+    total = float(len(plan.single))
     for scope in plan.model.scopes:
         for node in scope.live():
             if node.op in HEAVY:
-                size = 4 if plan.precision(node) == SINGLE or node in plan.fixed else 2
-                total += size * (KERNEL + sum(map(elements, (*node.inputs[:1], *node.outputs))))
-    for value, others in plan.casts():
-        total += 0 if _is_at_softmax(plan, value) else len(others) * (KERNEL + 6 * elements(value))
-    return total + len(plan.single)
+                times = 2 if plan.precision(node) == SINGLE or node in plan.fixed else 1
+                total += times * product_cost(plan, node, ranges)
+    return total + sum(len(others) * cast_cost(plan, value, ranges) for value, others in plan.casts())
+
+
+def product_cost(plan: Plan, node: Node, ranges: Ranges | None) -> float:
+    """What a product costs in half precision: what it reads and writes, its weights as well, and what it computes. In
+    fp32 it is twice as much."""
+    weights = (plan.model.shape(v) for v in node.inputs[1:] if v is not None and plan.model.is_constant(v))
+    stored = sum(math.prod(d for d in shape or () if isinstance(d, int)) for shape in weights)
+    return KERNEL + 2.0 * (stored + sum(_elements(v, ranges) for v in (*node.inputs[:1], *node.outputs)))
+
+
+def cast_cost(plan: Plan, value: Value, ranges: Ranges | None) -> float:
+    """What a cast reads and writes. It is a kernel of its own, but for those around a Softmax: they are fused into it.
+
+    A weight that a caller may replace is a constant for TensorRT.
+    """
+    if value.tensor is not None or _is_at_softmax(plan, value):
+        return 0.0
+    return float(KERNEL + 6 * _elements(value, ranges))
+
+
+def _elements(value: Value | None, ranges: Ranges | None) -> int:
+    return 0 if ranges is None or value is None else ranges.elements(value.name)
 
 
 def _is_at_softmax(plan: Plan, value: Value) -> bool:
@@ -66,6 +81,6 @@ def budget_of(ranges: Ranges | None, model: Model) -> tuple[int, int]:
             sizes = [d for d in shape if isinstance(d, int)]
             columns = sizes[0] if node.op == "Conv" else sizes[-1] if sizes else 1
             products += made * (math.prod(sizes) / max(columns, 1))
-    seconds = BASE + len(nodes) * 5e-4 + elements / ELEMENTS + products / PRODUCTS
-    most = int(SECONDS / seconds)
-    return max(FEWEST, min(MOST, most)), FEW_SAMPLES if most < FEWEST // 2 else MOST_SAMPLES
+    seconds = BASE + len(nodes) / NODES + elements / ELEMENTS + products / PRODUCTS  # of a sample
+    samples = FEW_SAMPLES if FEWEST * MOST_SAMPLES * seconds > SECONDS else MOST_SAMPLES
+    return max(FEWEST, min(MOST, int(SECONDS / (samples * seconds)))), samples

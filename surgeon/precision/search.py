@@ -5,25 +5,29 @@ graph, inputs first. A set is enough if its score is at most that which is asked
 
 What an item that is not in the set adds to the score is taken to be independent of the others, as rounding errors are:
 squares add up. A search begins with the first of some sets that is enough, else with that of all items. Runs of
-neighbours are left out of it one at a time, roughly measured, and those that add least for what they cost are left out
-together, as many as the sum allows. Then the runs that stay are halved, and so on, and in the end what is not needed is
-removed. Every set that is taken was measured as a whole. Measurements are stored. When the budget is spent or the user
-stops the search, the best set so far is the answer.
+neighbours are left out of it one at a time, roughly measured. The cheapest set by their sum is measured as a whole, and
+what the sum may be is corrected by that. Then the runs that add most are halved, and so on, and in the end what is not
+needed is removed. Every set that is taken was measured as a whole. Measurements are stored. When the budget is spent or
+the user stops the search, the best set so far is the answer.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from surgeon.report import Progress
 
 T = TypeVar("T")
 Items = frozenset[T]
+Run = tuple[T, ...]  # neighbours
 
 
 PARTS = 16
 TRIES = 5  # sums that are measured for one division into runs
 CLOSE = 0.9  # of what is allowed: a sum that is tried
+NEAR = 0.8  # of what is allowed: a larger score is not worth another try
+LITTLE, MOST = 0.5, 0.95  # of what a run adds: where its first half adds less or more, the second is not measured
+LEAST = 1 / 8  # of what is allowed: what adds less is not divided
 
 
 class _SpentError(Exception):
@@ -39,6 +43,7 @@ class Search(Generic[T]):
     budget    what may be spent: a measurement costs 1
     rough     measures a set roughly, for less; score where there is none
     price     of a rough measurement
+    choose    of what runs add alone, and what the squares of those left out may sum up to: the cheapest items to keep
     parts     how many runs of neighbours there are at first
     known     scores of sets that were measured before, which cost nothing; new ones are added
     roughly   the same of rough measurements
@@ -55,6 +60,7 @@ class Search(Generic[T]):
         enough: float = 1.0,
         rough: Callable[[Items[T]], float] | None = None,
         price: float = 1.0,
+        choose: Callable[[Mapping[Run[T], float], float], Items[T]] | None = None,
         parts: int = PARTS,
         known: dict[Items[T], float] | None = None,
         roughly: dict[Items[T], float] | None = None,
@@ -62,6 +68,8 @@ class Search(Generic[T]):
     ) -> None:
         self._score, self._cost, self._progress = score, cost, progress
         self._enough, self._rough, self._price, self._parts = enough, rough, price, parts
+        self._choose = choose or self._first
+        self._allowed = (CLOSE * enough) ** 2  # of the sum of squares
         self.budget, self.spent, self.measured, self.stopped = budget, 0.0, 0, ""
         self.known: dict[Items[T], float] = {} if known is None else known
         self._roughly: dict[Items[T], float] = {} if roughly is None else roughly
@@ -111,20 +119,67 @@ class Search(Generic[T]):
         return self._roughly[others]
 
     def _divided(self, items: Sequence[T]) -> Items[T]:
-        """What stays where the runs that add little are left out, and those that stay are halved, and so on."""
-        everything, parts = frozenset(items), min(self._parts, len(items))
-        cuts = [len(items) * k // parts for k in range(parts + 1)] if parts else []
-        runs = [tuple(items[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
-        kept = runs
-        while kept:
-            kept = self._kept(everything, runs)
-            if all(len(run) == 1 for run in kept):
+        """The best set that is found where the runs that add most are halved, and so on."""
+        everything = frozenset(items)
+        added = {tuple(items): self._added(everything, everything)} if items else {}
+        while 0 < len(added) < min(self._parts, len(items)):
+            by = len if len(added) < self._parts // 2 else added.__getitem__
+            self._halve(everything, added, max((r for r in added if len(r) > 1), key=by))
+        while added:
+            self._try(added)
+            largest = max((score for run, score in added.items() if len(run) > 1), default=0.0)
+            if not largest**2 > LEAST**2 * self._allowed:
                 break
-            halved = [half for run in kept for half in (run[: len(run) // 2], run[len(run) // 2 :]) if half]
-            runs = [run for run in runs if run not in kept] + halved
+            order = sorted((r for r in added if len(r) > 1), key=lambda r: -added[r])
+            for place, run in enumerate(order):
+                if place < self._parts // 4 or 2 * added[run] >= largest:
+                    self._halve(everything, added, run)
         found = everything if self._best is None else self._best
         closed = self._closed(items, found)
         return closed if self._is_enough(closed) else found
+
+    def _halve(self, everything: Items[T], added: dict[Run[T], float], run: Run[T]) -> None:
+        """Put its halves in place of a run. Where the first adds little, or nearly all, the second adds the rest."""
+        both = added.pop(run)
+        first, second = run[: len(run) // 2], run[len(run) // 2 :]
+        added[first] = self._added(everything, frozenset(first))
+        if LITTLE * both < added[first] < MOST * both or not math.isfinite(both):
+            added[second] = self._added(everything, frozenset(second))
+        else:
+            added[second] = max(math.sqrt(max(both**2 - added[first] ** 2, 0.0)), both * LITTLE / 2)
+
+    def _try(self, added: Mapping[Run[T], float]) -> None:
+        """Measure the cheapest sets by what runs add, for several sums that may be allowed."""
+        low, high, seen = 0.0, math.inf, set[Items[T]]()
+        nothing = self.known.get(frozenset(), math.inf)
+        unit = sum(score**2 for score in added.values()) / nothing**2 if 0 < nothing < math.inf else 1.0
+        for _ in range(TRIES):
+            chosen = self._choose(added, self._allowed * unit)
+            if chosen in seen:
+                return
+            seen.add(chosen)
+            if self._best is not None and chosen != self._best and self._cost(chosen) >= self._cost(self._best):
+                low, self._allowed = self._allowed, self._allowed * 2
+                continue
+            score = self._measured(chosen)
+            if score <= self._enough:
+                low = self._allowed
+                if not chosen or score >= NEAR * self._enough:
+                    return
+            else:
+                high = self._allowed
+            times = (CLOSE * self._enough / max(score, 1e-30)) ** 2 if math.isfinite(score) else 0.0
+            self._allowed *= min(max(times, 1 / 16), 16.0)
+            if not low < self._allowed < high:
+                self._allowed = math.sqrt(low * high) if low and high < math.inf else low * 4 or high / 4
+
+    def _first(self, added: Mapping[Run[T], float], allowed: float) -> Items[T]:
+        """What stays where those runs are left out that add least for what they cost, as many as the sum allows."""
+        nothing = self._cost(frozenset())
+        saved = {run: self._cost(frozenset(run)) - nothing for run in added}
+        order = sorted(added, key=lambda run: (added[run] ** 2 / max(saved[run], 1e-9), -len(run)))
+        count = _within(math.sqrt(allowed), [added[run] for run in order])
+        return frozenset(item for run in order[count:] for item in run)
 
     def _closed(self, items: Sequence[T], chosen: Items[T]) -> Items[T]:
         """The set with the gaps between its items filled that cost less filled."""
@@ -134,23 +189,6 @@ class Search(Generic[T]):
             if following > last + 1 and self._cost(filled) < self._cost(chosen):
                 chosen = filled
         return chosen
-
-    def _kept(self, everything: Items[T], runs: Sequence[tuple[T, ...]]) -> list[tuple[T, ...]]:
-        """The runs that stay in the set: it is the best of those that are enough, else all."""
-        added = {run: self._added(everything, frozenset(run)) for run in runs}
-        nothing = self._cost(frozenset())
-        saved = {run: self._cost(frozenset(run)) - nothing for run in runs}
-        order = sorted(runs, key=lambda run: (added[run] ** 2 / max(saved[run], 1e-9), -len(run)))
-        added_in_order = [added[run] for run in order]
-        low, high, count = 0, len(order) + 1, _within(CLOSE * self._enough, added_in_order)  # of those left out
-        for _ in range(TRIES):
-            enough = self._is_enough(frozenset(item for run in order[count:] for item in run))
-            low, high = (count, high) if enough else (low, count)
-            if high - low < 2:
-                break
-            middle = math.hypot(*added_in_order[:low], *added_in_order[:high]) / math.sqrt(2)
-            count = min(max(_within(middle, added_in_order), low + 1), high - 1)
-        return order[low:]
 
     def _shrink(self, items: Sequence[T], found: Items[T]) -> None:
         """Remove from a set what it does not need: halves first, then quarters, and so on."""
