@@ -46,6 +46,7 @@ def _ops(model: onnx.ModelProto) -> list[str]:
     return [n.op_type for n in model.graph.node]
 
 
+@pytest.mark.long  # an engine for each candidate; the next tests ask the same of smaller ones
 def test_what_moves_fewer_bytes_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx")
     model = _block()

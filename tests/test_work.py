@@ -15,7 +15,7 @@ import surgeon
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import speed
 
-STEP = 320  # nodes
+STEP = 200  # nodes
 # Calls for a node, of Python and of C: what Python 3.11 counted on 28 November 2026, and 5 % more.
 MOST = {"leaky": 106, "ordinary": 134, "torchscript": 110, "dynamo": 108, "l2": 338, "near_miss": 171}
 

@@ -91,6 +91,7 @@ LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
+WORTH = 1.1  # times the cost of nothing in fp32: what costs less is not searched for a second time
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
@@ -408,13 +409,13 @@ class _Conversion:
         left, comfort, aim = SEARCHES * budget, COMFORT * result.tolerance, AIMS[0] * result.tolerance
         tried = set[float]()
         same = (compare[1], frozenset[Node](), None) in self._measured  # the samples that choose are among them
+        is_slow = len(compare[0].samples) <= FEW_SAMPLES  # there is no time for a second search
         if same:
             errors = self.errors(compare[1], {})
             if self._score(errors) <= comfort:
                 result.errors = errors
                 return best
             ratio = self._score(self.errors(compare[0], {}, most=MOST_SAMPLES)) / self._score(errors)
-            is_slow = len(compare[0].samples) <= FEW_SAMPLES  # there is no time for a second search
             aim = ratio * comfort if is_slow and math.isfinite(ratio) else aim
         while min(budget, left) >= 1 and aim not in tried:
             tried.add(aim)
@@ -433,7 +434,8 @@ class _Conversion:
                 best, result.errors = found, errors
             reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_SAMPLES)))
             further = reached * min(max(0.5, CLOSE * comfort / max(score, 1e-30)), 2.0)
-            is_enough = score <= comfort and not (same and further > aim and score < NEAR * comfort)
+            may_gain = not is_slow and self._cost(frozenset(found)) > WORTH * self._cost(frozenset())
+            is_enough = score <= comfort and not (same and may_gain and further > aim and score < NEAR * comfort)
             if is_enough or (not same and aim <= LOWEST_AIM * result.tolerance):
                 return best
             aim = further
