@@ -79,8 +79,8 @@ class _Walk:
         if not reduced:
             return OTHER
         alike = all(role.dims == reduced[0].dims for role in reduced)
-        pairs = zip(node.operands(), map(self.role, node.operands()), strict=True)
-        others = [dims(self.b, i) for i, role in pairs if role is OTHER]
+        pairs = zip(node.inputs, roles, strict=True)
+        others = [dims(self.b, i) for i, role in pairs if role is OTHER and i is not None]
         raised = reduced[0].dims is not None and any(o is None or len(o) > len(reduced[0].dims) for o in others)
         return reduced[0] if alike and not raised else _Role("reduced", reduced[0].layout, self._inferred(value))
 
