@@ -14,7 +14,7 @@ from surgeon import Builder, Node, Value, require
 from surgeon.ir.functions import Name, as_inliner_reads, by_name, say_defaults
 from surgeon.ir.graph import Graph
 from surgeon.ir.model import Model
-from surgeon.ir.protos import body_protos
+from surgeon.ir.protos import all_nodes, body_protos
 
 
 def inlined(node: Node, model: Model, functions: Sequence[FunctionProto], name: Name | None = None) -> list[NodeProto]:
@@ -85,8 +85,8 @@ def reads_of_function(body: Graph) -> bool:
 
 
 def _reads_of_function(proto: NodeProto) -> bool:
-    inner = (n for body in body_protos(proto) for n in body.node)
-    return any(a.ref_attr_name for a in proto.attribute) or any(map(_reads_of_function, inner))
+    inner = (node for body in body_protos(proto) for node in all_nodes(body))
+    return any(a.ref_attr_name for node in (proto, *inner) for a in node.attribute)
 
 
 def drop_unread(b: Builder, outputs: Iterable[Value | None]) -> None:
