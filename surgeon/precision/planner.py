@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto
 
 from surgeon.ir.constants import FOLD_LIMIT
-from surgeon.ir.following import divides, readers
+from surgeon.ir.following import divides, readers, sources
 from surgeon.ir.graph import Graph, Node, Value
 from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import HALVES
@@ -536,15 +536,10 @@ def _join_pairs_of_one_type(plan: Plan, nodes: Sequence[Node]) -> None:
     TensorRT-RTX 1.7.1 does not build it in 16 bits: "const_ppg.cpp:3401: CHECK(opnd->type() == output_type)".
     """
     for node in nodes:
-        types: set[int] = set()
-        todo = plan.varying(node) if node.op == "Concat" and plan.precision(node) != SINGLE else []
-        while todo:
-            value = todo.pop()
-            maker = value.producer
-            if maker is not None and maker.op == "DequantizeLinear":
-                types.add(plan.type_of(value))
-            elif maker is not None and maker.op in KEEPS_NUMBERS:
-                todo += plan.varying(maker)
+        if node.op != "Concat" or plan.precision(node) == SINGLE:
+            continue
+        joined = sources(plan.varying(node), lambda maker: maker.op in KEEPS_NUMBERS)
+        types = {plan.type_of(v) for v in joined if v.producer is not None and v.producer.op == "DequantizeLinear"}
         if len(types) > 1:
             plan.single[node] = JOINED
 
