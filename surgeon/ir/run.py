@@ -42,7 +42,7 @@ LACKS = (
 )
 # A node that fails while ONNX Runtime runs it, up to the reason: with the place in ONNX Runtime's own source.
 FAILED_NODE = re.compile(
-    r"\[ONNXRuntimeError\] : \d+ : \w+ : Non-zero status code returned while running (\w+) node\. Name:('.*?') "
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : Non-zero status code returned while running (\w+) node\. Name:(?:''|('.*?')) "
     r"Status Message: (?:\S+:\d+ (?:.* was (?:false|true)\. )?)?"
 )
 LACKS_AT_RUN = "does not support double yet"  # of LSTM and GRU, which it loads
@@ -467,7 +467,11 @@ def first_line(error: Exception) -> str:
     Of a node that failed in ONNX Runtime: the node and the reason, without the function of C++ that found it.
     """
     line = str(error).strip().split("\n")[0]
-    return FAILED_NODE.sub(r"ONNX Runtime fails at \1 \2: ", line).replace(" '':", ":")[:300] or type(error).__name__
+    return FAILED_NODE.sub(_failed_node, line)[:300] or type(error).__name__
+
+
+def _failed_node(found: re.Match[str]) -> str:
+    return f"ONNX Runtime fails at {' '.join(filter(None, found.groups()))}: "
 
 
 def model_of_one_node(
