@@ -171,44 +171,60 @@ def _side(elem: int) -> int:
 
 def source_side(count: int, arcs: Sequence[Arc], source: int, sink: int) -> set[int]:
     """The vertices on the source's side of a minimum cut, as few as there can be; by Dinic's algorithm."""
-    heads: list[list[int]] = [[] for _ in range(count)]
-    to: list[int] = []
-    room: list[float] = []
-    for first, second, capacity in arcs:
-        if first != second and capacity > 0:
-            heads[first].append(len(to))
-            heads[second].append(len(to) + 1)
-            to += [second, first]
-            room += [capacity, 0.0]
-    while True:
-        level = {source: 0}
-        queue = [source]
-        for vertex in queue:
-            for arc in heads[vertex]:
-                if room[arc] > 1e-9 and to[arc] not in level:
-                    level[to[arc]] = level[vertex] + 1
-                    queue.append(to[arc])
-        if sink not in level:
-            return set(level)
-        turn = [0] * count
+    network = _Network(count, arcs)
+    while sink in (level := network.levels(source)):
+        network.fill(level, source, sink)
+    return set(level)
+
+
+class _Network:
+    """The arcs of a graph, each beside its reverse, with the room that the flow leaves in them."""
+
+    def __init__(self, count: int, arcs: Sequence[Arc]) -> None:
+        self._from: list[list[int]] = [[] for _ in range(count)]
+        self._to: list[int] = []
+        self._room: list[float] = []
+        for first, second, capacity in arcs:
+            if first != second and capacity > 0:
+                self._from[first].append(len(self._to))
+                self._from[second].append(len(self._to) + 1)
+                self._to += [second, first]
+                self._room += [capacity, 0.0]
+
+    def levels(self, source: int) -> dict[int, int]:
+        """How many arcs with room lead to each vertex that can be reached."""
+        level, queue = {source: 0}, [source]
+        for vertex in queue:  # grows
+            for arc in self._from[vertex]:
+                if self._room[arc] > 1e-9 and self._to[arc] not in level:
+                    level[self._to[arc]] = level[vertex] + 1
+                    queue.append(self._to[arc])
+        return level
+
+    def fill(self, level: Mapping[int, int], source: int, sink: int) -> None:
+        """Send what the arcs have room for from level to level, until no path is left."""
+        turn = [0] * len(self._from)  # the arcs of a vertex before this one lead nowhere
         path: list[int] = []
         vertex = source
         while True:
             if vertex == sink:
-                least = min(room[arc] for arc in path)
-                for arc in path:
-                    room[arc] -= least
-                    room[arc ^ 1] += least
+                self._send(path)
                 path, vertex = [], source
-            elif turn[vertex] < len(heads[vertex]):
-                arc = heads[vertex][turn[vertex]]
-                if room[arc] > 1e-9 and level.get(to[arc], -1) == level[vertex] + 1:
+            elif turn[vertex] < len(self._from[vertex]):
+                arc = self._from[vertex][turn[vertex]]
+                if self._room[arc] > 1e-9 and level.get(self._to[arc], -1) == level[vertex] + 1:
                     path.append(arc)
-                    vertex = to[arc]
+                    vertex = self._to[arc]
                 else:
                     turn[vertex] += 1
             elif path:
-                vertex = to[path.pop() ^ 1]
+                vertex = self._to[path.pop() ^ 1]
                 turn[vertex] += 1
             else:
-                break
+                return
+
+    def _send(self, path: Sequence[int]) -> None:
+        least = min(self._room[arc] for arc in path)
+        for arc in path:
+            self._room[arc] -= least
+            self._room[arc ^ 1] += least
