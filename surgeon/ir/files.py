@@ -118,10 +118,11 @@ def _check_names(model: ModelProto, path: Path) -> None:
     """Raise ModelError where a name is not UTF-8: protobuf gives bytes for it."""
     names = [t.name for g in all_graphs(model.graph) for t in (*g.input, *g.output, *g.initializer)]
     names += [name for f in model.functions for name in f.input]
-    for node in nodes_of(model):  # what they read is one of these
-        names += node.name, node.op_type, node.domain, *node.output[:]
-    wrong = next((name for name in names if isinstance(name, bytes)), None) if bytes in set(map(type, names)) else None
-    if wrong is not None:
+    nodes = list(nodes_of(model))
+    names += [name for n in nodes for name in (n.name, n.op_type, n.domain)]
+    names += [name for n in nodes for name in n.output[:]]  # what they read is one of these
+    if bytes in set(map(type, names)):
+        wrong = next(name for name in names if isinstance(name, bytes))
         raise ModelError(
             f"'{path}' has a name that is not UTF-8, which ONNX requires: {wrong!r}. Export the model again."
         )

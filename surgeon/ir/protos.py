@@ -31,10 +31,13 @@ def label_of(node: NodeProto) -> str:
     return node.name or f"{node.op_type} -> {node.output[0] if node.output else '?'}"
 
 
+def bodied(nodes: Iterable[NodeProto]) -> list[NodeProto]:
+    """Those of some nodes that may have bodies."""
+    return [node for node in nodes if node.op_type in BODIED or node.domain]
+
+
 def body_protos(proto: NodeProto) -> list[GraphProto]:
     """The bodies of a node, in the order of its attributes."""
-    if proto.op_type not in BODIED and not proto.domain:  # every walk over a model comes here
-        return []
     found: list[GraphProto] = []
     for attribute in proto.attribute:
         if attribute.type == AttributeProto.GRAPH:
@@ -47,14 +50,18 @@ def body_protos(proto: NodeProto) -> list[GraphProto]:
 def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """The graph and all bodies inside."""
     yield graph
-    for node in graph.node:
+    for node in bodied(graph.node):
         for body in body_protos(node):
             yield from all_graphs(body)
 
 
 def all_nodes(holder: GraphProto | onnx.FunctionProto) -> Iterator[NodeProto]:
     """The nodes of a graph or function and of all bodies inside."""
-    for node in holder.node:
+    nodes = holder.node[:]
+    if not bodied(nodes):  # most graphs: nothing is asked of each node
+        yield from nodes
+        return
+    for node in nodes:
         yield node
         for body in body_protos(node):
             yield from all_nodes(body)

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from surgeon.ir import contrib
 from surgeon.ir.files import is_same_tensor
 from surgeon.ir.functions import ONNX
-from surgeon.ir.protos import all_graphs, captured, constants_in, in_topological_order, label_of, refill, unused
+from surgeon.ir.protos import all_graphs, bodied, constants_in, in_topological_order, label_of, reads, refill, unused
 from surgeon.ir.schemas import attributes_of_any_opset, first_opset, opset_of_definition, schema
 
 SCALES, SIZES = 2, 3  # inputs of Resize
@@ -77,10 +77,12 @@ def _drop_equal_initializers(graph: GraphProto) -> str:
 
 def sort(graph: GraphProto) -> str:
     """A node after the ones that it reads: ONNX asks for that order, and only one graph is meant by any other."""
-    made = [node.output[:] for node in graph.node]
+    nodes = graph.node[:]
+    made = [node.output[:] for node in nodes]
+    read = [reads(node) for node in nodes] if bodied(nodes) else [node.input[:] for node in nodes]
     later = set(chain.from_iterable(made)) - {""}
-    for node, outputs in zip(graph.node, made, strict=True):
-        if not later.isdisjoint(node.input[:]) or not later.isdisjoint(captured(node)):
+    for names, outputs in zip(read, made, strict=True):
+        if not later.isdisjoint(names):
             refill(graph.node, in_topological_order(graph.node, "the graph"))
             return "repaired: a node was listed before one that it reads; the nodes are sorted"
         later.difference_update(outputs)
