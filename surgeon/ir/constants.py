@@ -142,7 +142,7 @@ class Constants:
     def _measured(self, node: Node) -> Array | None:
         """What a Shape or a Size returns; None where not every size that it asks for is known."""
         source = node.inputs[0]
-        shape = None if source is None else self._model.types.shape(source)
+        shape = None if source is None else self._model.shape(source)
         if shape is None:
             return None
         asked = shape_slice(node, shape)

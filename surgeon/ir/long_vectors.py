@@ -61,9 +61,9 @@ def has_long_vector(graph: GraphProto, nodes: Iterable[NodeProto]) -> bool:
         if node.op_type in ("Shape", "Size"):
             bounds[node.output[0]] = SHAPE
             continue
-        given = [bounds[name] for name in node.input if name in bounds]
-        if not given:
+        if not bounds or bounds.keys().isdisjoint(node.input):
             continue
+        given = [bounds[name] for name in node.input if name in bounds]
         named = [node.input[k] for k in SIZED.get(node.op_type, ()) if k < len(node.input)]
         sizes = [bounds[name] for name in named if name in bounds]
         if any(b.value > LONG and b.elements <= 2 for b in sizes):  # more sizes make no vector

@@ -160,7 +160,7 @@ class Model:
 
         None where the rank is unknown.
         """
-        return self.types.shape(value)
+        return self.types.find(value).shape
 
     def dtype(self, value: Value) -> int:
         """The TensorProto.DataType; 0 (UNDEFINED) where it is not known."""

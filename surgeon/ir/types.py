@@ -9,7 +9,7 @@ from onnx import helper
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.graph import Value
 from surgeon.ir.inference import Inference, infer_node
-from surgeon.ir.lattice import UNKNOWN, Shape, TensorType
+from surgeon.ir.lattice import UNKNOWN, TensorType
 from surgeon.ir.schemas import output_type
 from surgeon.ir.type_table import TypeTable
 
@@ -34,10 +34,6 @@ class Types:
         self._elems: dict[Value, int] = {}
         self._elem_rules: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # of the main graph's operators
 
-    def shape(self, value: Value) -> Shape | None:
-        """The tensor's dimensions; None where the rank is unknown."""
-        return self.find(value).shape
-
     def kind(self, value: Value) -> str:
         """The field of a TypeProto that a sequence, an optional and their like have; empty for a tensor."""
         return self.find(value).kind
@@ -61,7 +57,7 @@ class Types:
 
     def find(self, value: Value) -> TensorType:
         """What is known of a tensor."""
-        table = self._inferred()
+        table = self._table or self._infer_again()
         found = table.find(value)
         if found is not None and not self._is_stale:
             return found
@@ -81,7 +77,8 @@ class Types:
 
     def infer_first(self) -> None:
         """Infer unless that was done: after a node without a schema, which is about to come, nothing can be."""
-        self._inferred()
+        if self._table is None:
+            self._infer_again()
 
     def expect_more(self) -> None:
         """More has become knowable: when a shape is asked for that is not wholly known, all are inferred again."""
@@ -91,10 +88,6 @@ class Types:
     def forget_schemas(self) -> None:
         """The model declares another opset: its operators have other schemas."""
         self._elem_rules.clear()
-
-    def _inferred(self) -> TypeTable:
-        """The table of the last inference, or of one that is made now."""
-        return self._infer_again() if self._table is None else self._table
 
     def _infer_again(self) -> TypeTable:
         """Infer, and keep what was known of tensors that are gone or that a node without a schema makes now."""

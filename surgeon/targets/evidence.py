@@ -72,8 +72,8 @@ def _why_not_one(node: Node, target: Target) -> str | None:
 
 
 def _why_unknown(node: Node, target: Target) -> str | None:
-    own = node.proto.domain == plugins.OWN_DOMAIN
-    if plugins.names_plugin(node) and not own and node.op not in plugins.STOCK and target.plugins:
+    is_plugin = not target.imports(node.key) and plugins.names_plugin(node)
+    if is_plugin and node.proto.domain != plugins.OWN_DOMAIN and node.op not in plugins.STOCK and target.plugins:
         return "a plugin: whether it is there, and what it takes, its library says"
     if not target.imports(node.op) or target.takes_every(node.key):
         return None
