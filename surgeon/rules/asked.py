@@ -81,14 +81,9 @@ class Skips:
         self._pairs = tuple(pairs)
         self._unmet = dict.fromkeys(self._pairs)
 
-    def __bool__(self) -> bool:
-        return bool(self._pairs)
-
     def meet(self, nodes: Iterable[Node]) -> None:
         """Note which globs name one of the file's nodes."""
-        if not self._pairs:
-            return
-        found = list(nodes)
+        found = list(nodes) if self._pairs else []
         for name, glob in self._pairs:
             if any(_is_called(node, glob) for node in found):
                 self._unmet.pop((name, glob), None)

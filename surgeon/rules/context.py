@@ -42,6 +42,7 @@ class Context:
         self.target = target
         self.passes = {p.name: p for p in passes}
         self.strategies = dict(strategies or {})
+        self._keeping = {p.name for p in self.passes.values() if p.keeps}
         self.plugins = tuple(plugins)
         given = options or {}
         self.options = {p.name: {n: given[n] for n in p.options if n in given} for p in self.passes.values()}
@@ -67,7 +68,7 @@ class Context:
     def lowering(self, p: Pass, node: Node) -> Lowering:
         """How a pass lowers its canonical node: as the user says, else as the target asks."""
         forced = self.strategies.get(p.name)
-        kept = forced == "keep" or (forced is None and p.keeps and self._is_supported_exactly(node))
+        kept = forced == "keep" or (forced is None and p.name in self._keeping and self._is_supported_exactly(node))
         if kept and node.proto.domain != DOMAIN:  # no target keeps a node of surgeon's own
             return Lowering("keep")
         for library in self.libraries_asked(p):

@@ -8,7 +8,6 @@ file had is taken back and not reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -73,6 +72,7 @@ class Driver:
         self.attempts = 0  # matches tried
         self.before, self.opset_before = operators(model), model.opset
         self._skips = Skips(skip)
+        self._leaves_alone = bool(self.exclude or skip)  # some pass some node
         self._overruled = Overruled(self.context, self.is_excluded)
         self._of_users: set[Node] = set()  # what the user's passes have written
         self._short: dict[Node, Rule] = {}  # the nodes of windows that a rule found as short as it would write them
@@ -81,10 +81,12 @@ class Driver:
         self._more_to_infer = False  # a node was fused where little was known of the result
         self._aliases: dict[Value, Value] = {}
         self._repeats: Repeats | None = None  # where FUSE need not be tried again
+        self._settled: set[Node] = set()  # of these, the nodes at which the stage has found nothing to apply
 
     @cached_property
     def _indexes(self) -> Mapping[Stage, Index[Rule]]:
-        return _indexes_of(self._passes, self.target, frozenset(self.context.strategies))
+        with_plugin = frozenset(p.name for p in self._passes if self.context.libraries_asked(p))
+        return _indexes_of(self._passes, self.target, frozenset(self.context.strategies), with_plugin)
 
     def run(self) -> None:
         """Run the stages until another run over what they wrote would change nothing."""
@@ -167,6 +169,7 @@ class Driver:
         model_rules = [r for p in self._passes for r in p.model_rules if r.stage is stage and not r.last]
         index = self._indexes[stage]
         self._stage = stage.value
+        self._settled.clear()
         self._budget = GROWTH * sum(operators(self.model).values()) + 1000
         while True:
             changed = False
@@ -184,8 +187,12 @@ class Driver:
         for model_rule in rules:
             opset = self.model.opset
             name, body = model_rule.pass_name, model_rule.body
-            with _errors_named(self.context.passes[name].own, f"the pass '{name}' failed", body):
+            try:
                 edited = body(Editor(self, name, model_rule.stage))
+            except Exception as error:
+                if not self.context.passes[name].own:
+                    _blame(error, f"the pass '{name}' failed", body)
+                raise
             if edited or self.model.opset != opset:
                 self.edited_by[name] = None
             changed |= bool(edited)
@@ -195,9 +202,11 @@ class Driver:
         """Look at every node once, from the outputs up, so that the larger of two nested windows comes first."""
         changed = False
         self._short.clear()
-        wanted, is_constant = index.operators, self.model.constants.is_constant
+        wanted, is_constant, settled = index.operators, self.model.constants.is_constant, self._settled
         for graph in self.model.standing_scopes():
             for node in reversed(graph.of(wanted)):
+                if node in settled:
+                    continue
                 while node.alive and (rules := index.at(node, is_constant)) and self._rewrite_at(node, rules):
                     changed = True
         return changed
@@ -205,6 +214,8 @@ class Driver:
     def _rewrite_at(self, node: Node, rules: Iterable[tuple[Op, Rule]]) -> bool:
         """Apply the first of the rules that match at `node` whose body does not decline."""
         candidates = self._candidates_at(node, rules)
+        if not candidates and self._repeats is not None and self._repeats.hold([node]):
+            self._settled.add(node)
         if len(candidates) > 1:
             candidates.sort(key=_by_benefit)
         return any(self._apply(c.held, c.rule) for c in candidates)
@@ -213,10 +224,9 @@ class Driver:
         """The rules that may be applied at the node, each with its match."""
         found: list[_Candidate] = []
         tried, held = None, None
-        choosy = self.exclude or self._skips
         lowerings: dict[str, Lowering] = {}  # of each pass for this node
         for pattern, rule in rules:
-            if (choosy or rule.strategy is not None) and not self._may_apply(rule, node, lowerings):
+            if (self._leaves_alone or rule.strategy) and not self._may_apply(rule, node, lowerings):
                 continue
             if rule.cures and not self._is_cured(rule, node):
                 continue
@@ -260,9 +270,9 @@ class Driver:
 
     def is_excluded(self, pass_name: str, node: Node) -> bool:
         """Whether the pass leaves the node alone: an earlier run could not prove it, or the user skips it."""
-        if self.exclude and (pass_name, name_of_rewrite(node)) in self.exclude:
-            return True
-        return bool(self._skips) and self._skips.applies(pass_name, node)
+        if not self._leaves_alone:
+            return False
+        return (pass_name, name_of_rewrite(node)) in self.exclude or self._skips.applies(pass_name, node)
 
     # ---- one rewrite -------------------------------------------------------------------------------------------------
 
@@ -477,15 +487,19 @@ class Driver:
 
 
 @lru_cache(maxsize=SHARED)
-def _indexes_of(passes: tuple[Pass, ...], target: Target, chosen: frozenset[str]) -> Mapping[Stage, Index[Rule]]:
+def _indexes_of(
+    passes: tuple[Pass, ...], target: Target, chosen: frozenset[str], with_plugin: frozenset[str]
+) -> Mapping[Stage, Index[Rule]]:
     """The decision tree of each stage, without the rules that have nothing to do: the target supports all that they
-    could lower, or has none of the conditions that they fix. `chosen` has the names of the passes whose strategy the
-    user chose."""
+    could lower, or has none of the conditions that they fix, or no plugin is asked for. `chosen` has the names of the
+    passes whose strategy the user chose, `with_plugin` those that may write plugin nodes."""
 
     def is_idle(p: Pass, rule: Rule) -> bool:
         if rule.targets is not None and not rule.targets(target):
             return True
         if rule.cures and rule.cures is not True and not any(target.has(c) for c in rule.cures):
+            return True
+        if rule.strategy == "plugin" and p.name not in with_plugin:
             return True
         if rule.strategy is None or p.name in chosen:
             return False
@@ -503,25 +517,23 @@ def _index(rules: tuple[Rule, ...]) -> Index[Rule]:
 
 def _result_of(rule: Rule, builder: Builder, held: Match) -> Any:
     """What the body returns. An error in the body of a user's pass names the pass, the node and the line."""
-    with _errors_named(rule.own, f"the pass '{rule.pass_name}' failed at {held.root.label}", rule.body):
-        return rule.body(builder, **held.bound)
-
-
-@contextmanager
-def _errors_named(own: bool, what: str, body: Callable[..., Any]) -> Iterator[None]:
-    """Raise an error of a user's pass as a PassError that begins with `what`, and has the line."""
     try:
-        yield
-    except (Decline, UsageError, ModelError, MemoryError, OSError):
-        raise
+        return rule.body(builder, **held.bound)
     except Exception as error:
-        if own:
-            raise
-        code = getattr(body, "__code__", None)
-        path = code.co_filename if code is not None else ""
-        line = line_in(path, error)
-        where = f" ('{path}', {line})" if line else ""
-        raise PassError(f"{what}: {words_of(error)}{where}") from error
+        if not rule.own:
+            _blame(error, f"the pass '{rule.pass_name}' failed at {held.root.label}", rule.body)
+        raise
+
+
+def _blame(error: Exception, what: str, body: Callable[..., Any]) -> None:
+    """Raise an error of a user's pass as a PassError that begins with `what`, and has the line."""
+    if isinstance(error, Decline | UsageError | ModelError | MemoryError | OSError):
+        return
+    code = getattr(body, "__code__", None)
+    path = code.co_filename if code is not None else ""
+    line = line_in(path, error)
+    where = f" ('{path}', {line})" if line else ""
+    raise PassError(f"{what}: {words_of(error)}{where}") from error
 
 
 def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:

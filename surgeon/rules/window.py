@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from surgeon.ir.attributes import shown
 from surgeon.ir.graph import PLACE, Node, Value
 from surgeon.rules.rule import LOWERING, Stage
 
 LOWERED = Stage.LOWER.value  # the strategy of a rewrite of the stage LOWER by a rule that has none
-Item = TypeVar("Item")
-Other = TypeVar("Other")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -105,25 +102,17 @@ class Rewrite:
         What the earlier one holds is added to, not copied: each rewrite may absorb the one before it.
         """
         self.passes = [*origin.passes, *[p for p in self.passes if p not in origin.passes]]
-        self.keys = _extended(origin.keys, self.keys)
-        self.removed = _updated(origin.removed, self.removed)
-        self.made = _updated(origin.made, self.made)
-        self.matched = _extended(origin.matched, self.matched)
-        self.aliases = _updated(origin.aliases, self.aliases)
-        self.warnings = _extended(origin.warnings, self.warnings)
+        origin.keys += self.keys
+        origin.matched += self.matched
+        origin.warnings += self.warnings
+        origin.removed |= self.removed
+        origin.made |= self.made
+        origin.aliases |= self.aliases
+        self.keys, self.matched, self.warnings = origin.keys, origin.matched, origin.warnings
+        self.removed, self.made, self.aliases = origin.removed, origin.made, origin.aliases
         if self.strategy == LOWERED:  # by a rule that has none: what the origin chose says more
             self.strategy = origin.strategy if origin.strategy in LOWERING else LOWERED
         self.tolerance = max(self.tolerance, origin.tolerance)
         if origin.root.origin is None:
             self.root = origin.root
         origin.part_of = self
-
-
-def _extended(first: list[Item], second: list[Item]) -> list[Item]:
-    first.extend(second)
-    return first
-
-
-def _updated(first: dict[Item, Other], second: dict[Item, Other]) -> dict[Item, Other]:
-    first.update(second)
-    return first
