@@ -221,6 +221,11 @@ def test_a_formula_gives_no_dimension_of_one_element_unless_it_must() -> None:
         assert len(sizes) == 2 and all(dims[1] >= fewest for dims in sizes) and sizes[0] != sizes[1]
 
 
+def test_unknown_dimensions_are_longer_than_a_pad_at_every_rank() -> None:
+    inputs = [("a", onnx.TensorProto.FLOAT, (None,) * 8)]
+    assert all(min(sized[0][2][1:]) > 1 for sized in sized_inputs(inputs, largest_pad=1, fixed={}))
+
+
 def test_what_clip_makes_of_inf_may_be_nan() -> None:
     """ONNX Runtime's Clip cuts inf off at the type's maximum, which times 0 is 0; by ONNX it is NaN."""
     text = """(float[N,3] a) => (float[N,3] r) <float zero = {{0}}, float low = {{0.5}}> {{

@@ -179,7 +179,7 @@ class _Chooser:
         if axis == 0 and rank > 1 and self.largest_pad < 2:
             return (2, 3)[turn]
         # By the distance from the end, so that unknown sizes broadcast.
-        return self.largest_pad + (11, 16)[turn] - 2 * (rank - axis)
+        return self.largest_pad + max(1, (11, 16)[turn] - 2 * (rank - axis))
 
 
 class Symbols:
