@@ -13,6 +13,7 @@ frame_step and the frame's length must be constant. A computed window makes the 
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from surgeon import Builder, Value, attr, const, op, require, rule, var
 
@@ -23,6 +24,7 @@ x, step = var("x"), const("step")
 
 @rule(op.STFT(x, step, ..., onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, step, onesided):
+    require(b.dtype(x) != TensorProto.DOUBLE, "it computes in double precision")
     shape = b.shape(x)
     require(shape is not None and len(shape) in (2, 3), "the signal is neither [batch, length] nor [batch, length, 1]")
     require(shape[0] != 0, "the signal is empty, and a Reshape infers no size beside a 0")
