@@ -21,7 +21,7 @@ HALF_GIB = 1 << 29
 ONE_OF = {
     "test_activations": 2,
     "test_catalogue": 2,
-    "test_corpus": 2,
+    "test_corpus": 3,
     "test_less_known": 3,
     "test_near_misses": 2,
     "test_samples": 2,

@@ -285,7 +285,7 @@ def test_what_stands_three_steps_in_front_costs_no_attempt() -> None:
 
 
 def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surgeon.ir.memory.no_collection, "most_unseen", 20_000)
+    monkeypatch.setattr(surgeon.ir.memory.no_collection, "most_unseen", 6_000)
 
     def graphs() -> int:
         return sum(type(o) is surgeon.ir.graph.Graph for o in gc.get_objects())
@@ -293,7 +293,7 @@ def test_models_that_nobody_holds_are_collected_in_time(monkeypatch: pytest.Monk
     gc.collect()
     before = graphs()
     for _ in range(8):
-        surgeon.rewrite(_near_misses(1000), target="10.9", verify="none")
+        surgeon.rewrite(_near_misses(300), target="10.9", verify="none")
     assert graphs() - before <= 4
 
 

@@ -12,7 +12,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PAGES += sorted((ROOT / "samples").glob("*/README.md")) + [ROOT / "surgeon/trt/plugins/README.md"]
 TRIED = [p for p in PAGES if p.parent.parent.name != "samples"]
 RUNNING = [p for p in TRIED if any(b.runs for b in blocks(p.read_text(encoding="utf-8")))]
-LONG = "docs/python.md"  # its conversion of style transfer takes most of 12 s
+LONG = ("docs/python.md", "docs/using.md")  # 12 and 15 s: a conversion of style transfer, and every command once
 
 
 @pytest.mark.parametrize(
