@@ -41,9 +41,9 @@ def takes_first(b: Builder, node: Node, places: Value) -> bool:
     """Whether a Slice takes the first elements of a vector, as many as there are positions."""
     if b.rank(input_of(node)) != 1 or not is_count(b, node.operands()[2], places):
         return False
-    ends = {1: (0, 0), 3: (0, 0), 4: (1, 1)}  # of starts, axes and steps: the lowest and the highest
-    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in ends}
-    return all(v is not None and (v.min(), v.max()) == ends[k] for k, v in given.items())
+    wanted = {1: 0, 3: 0, 4: 1}  # of starts, axes and steps
+    given = {k: b.value(v) for k, v in enumerate(node.operands()) if k in wanted}
+    return all(v is not None and v.reshape(-1).tolist() == [wanted[k]] for k, v in given.items())
 
 
 def is_count(b: Builder, value: Value | np.ndarray, places: Value) -> bool:

@@ -25,13 +25,12 @@ from onnx import GraphProto, TensorProto, helper, numpy_helper
 from surgeon import (
     FLOATS,
     Builder,
-    Decline,
     Node,
     Stage,
     Value,
     attr,
     const,
-    dims,
+    known_dims,
     op,
     require,
     require_some,
@@ -101,17 +100,15 @@ def _see_sizes(b: Builder, value: Value | None) -> None:
 
 def _require_same_sizes(b: Builder, mask: Value, x: Value) -> int:
     """How many dimensions the mask has; declines unless they are the first ones of x."""
-    some, whole = dims(b, mask), dims(b, x)
-    require(some and whole, "the rank of the mask or of the data is not known")
-    assert some is not None and whole is not None
-    require(some == whole[: len(some)], "the mask is not known to have the sizes of the data")
+    some, whole = known_dims(b, mask), known_dims(b, x)
+    require(some and some == whole[: len(some)], "the mask is not known to have the sizes of the data")
     return len(some)
 
 
 def _shown(b: Builder, mask: Value, rest: int) -> Value:
     """The mask as bool, broadcast over the `rest` of the dimensions."""
     shown = mask if b.dtype(mask) == TensorProto.BOOL else b.Cast(mask, to=TensorProto.BOOL)
-    rank = b.rank(mask) or 0
+    rank = b.known_rank(mask)
     return b.Unsqueeze(shown, axes=list(range(rank, rank + rest))) if rest else shown
 
 
@@ -124,12 +121,10 @@ def _spread(b: Builder, value: Value, places: Value, form: tuple[int, int], made
 
 
 def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int], made: dict[Value, Value]) -> Value:
-    known, node, rest = b.value(value), value.producer, form[1]
     single = _single(b, value)
     if single is not None:
         return single
-    if known is not None or node is None:
-        raise Decline("its updates are not a tensor with an element for each of the data")
+    node = require_some(value.producer, "its updates are not a tensor with an element for each of the data")
     see(b, node)
     if node.key in ("ConstantOfShape", "Expand"):
         _see_sizes(b, node.inputs[-1])
@@ -138,7 +133,7 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         array = np.zeros(1, np.float32) if filled is None else numpy_helper.to_array(filled)
         require(array.size == 1, "its ConstantOfShape has no one value")
         return b.constant(array.reshape(()), b.dtype(value))
-    if node.key == "Expand" and len(b.shape(input_of(node)) or [0] * 99) <= rest:
+    if node.key == "Expand" and b.known_rank(input_of(node)) <= form[1]:
         return input_of(node)  # each row is the same
     if node.key == "GatherND" and not node.attr("batch_dims") and same_places(b, input_of(node, 1), places):
         source = input_of(node)
@@ -154,17 +149,14 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
 
 def _single(b: Builder, value: Value) -> Value | None:
     """The one element that a tensor repeats, in at most one dimension; None where it is not known to repeat one."""
-    while value.producer is not None and value.producer.key in ONE_VALUE:
-        shape = b.shape(value)
-        if shape is not None and all(d == 1 for d in shape):
-            break
-        see(b, value.producer)
-        if value.producer.key in ("Expand", "Tile"):
-            _see_sizes(b, value.producer.inputs[1])
-        value = input_of(value.producer)
-    shape = b.shape(value)
-    if shape is None or not all(d == 1 for d in shape):
-        return None
+    while (shape := b.shape(value)) is None or any(d != 1 for d in shape):
+        node = value.producer
+        if node is None or node.key not in ONE_VALUE:
+            return None
+        see(b, node)
+        if node.key in ("Expand", "Tile"):
+            _see_sizes(b, node.inputs[1])
+        value = input_of(node)
     return value if len(shape) <= 1 else b.Reshape(value, np.asarray([1], np.int64))
 
 
@@ -174,7 +166,7 @@ def _all_of(b: Builder, value: Value, places: Value) -> Value:
     if node is None or node.key != "Slice" or not takes_first(b, node, places):
         return value
     nodes, source = [node], input_of(node)
-    while source.producer is not None and source.producer.key in ("Identity", "Reshape"):
+    while source.producer is not None and source.producer.key == "Reshape":
         if b.rank(input_of(source.producer)) != 1:
             break
         nodes.append(source.producer)
@@ -216,7 +208,7 @@ taken = (
     | op.ReduceMin(taken, ...),
 )  # fmt: skip
 def reduce(b, x, places=None, mask=None):
-    mask = require_some(mask_of(b, places) if mask is None and places is not None else mask)
+    mask = require_some(mask if places is None else mask_of(b, places))
     require(b.dtype(x) in FLOATS)
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
@@ -230,7 +222,7 @@ def reduce(b, x, places=None, mask=None):
     filled = b.Where(shown, x, neutral("ReduceSum" if b.root.op == "ReduceMean" else b.root.op, b.dtype(x)))
     if b.root.op != "ReduceMean":
         return getattr(b, b.root.op)(filled, axes=axes, keepdims=b.root.attr("keepdims"))
-    require(not rest or axes == list(range(over)), "its mean is over other dimensions, too")
+    require(axes == list(range(over)), "its mean is over other dimensions, too")
     total = b.ReduceSum(filled, axes=axes, keepdims=b.root.attr("keepdims"))
     count = b.ReduceSum(b.Cast(_shown(b, mask, 0), to=b.dtype(x)), keepdims=0, axes=list(range(over)))
     return b.Div(total, b.Max(count, 1.0))
@@ -245,7 +237,7 @@ def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
     else:
         array = require_some(b.value(given), "its axes are computed")
         axes = sorted({int(a) % (1 + rest) for a in array.reshape(-1)})
-    require(axes and axes[0] == 0, "it does not reduce over the positions")
+    require(axes[:1] == [0], "it does not reduce over the positions")
     require(over == 1 or not node.attr("keepdims"), "it keeps the one dimension of several")
     return [*range(over), *(a - 1 + over for a in axes[1:])]
 
@@ -262,11 +254,9 @@ sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var(
     targets=lacks_nonzero,
 )  # fmt: skip
 def count(b, places=None, mask=None, end=None):
-    mask = mask_of(b, places) if places is not None else mask
-    of_a_part = any(n.key == "Shape" and (n.attr("start") or n.attr("end") is not None) for n in b.matched)
-    require(mask is not None and not of_a_part)
-    rank = b.known_rank(mask)
-    shape = require_some(b.shape(b.root.outputs[0]), "how many sizes it takes is not known")
+    mask = require_some(mask if places is None else mask_of(b, places))
+    require(not any(n.attr("start") for n in b.matched))
+    rank, shape = b.known_rank(mask), b.known_shape(b.root.outputs[0])
     require(shape in ((), (1,)), "it takes several sizes")
     number = b.Cast(_shown(b, mask, 0), to=TensorProto.INT64)
     found = b.ReduceSum(number, axes=list(range(rank)), keepdims=0)
