@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from surgeon import FLOATS, Builder, Decline, Pattern, Value, const, op, require, require_some, var
 from surgeon.ir.constants import FOLD_LIMIT
@@ -174,7 +175,6 @@ class _Reader:
             if array is not None:
                 self.sides[value] = _constant(array)
             else:
-                require(value.producer is not None)
                 self.nodes.add(value.producer)
                 with np.errstate(all="ignore"):
                     self.sides[value] = self.computed(value.producer)
@@ -195,7 +195,6 @@ class _Reader:
         if key in ("Mul", "Div"):
             return _scaled(key, *given)
         if key == "Where":
-            require(given[0].degree != 1)
             return _each(lambda c, p, q: np.where(c != 0, p, q), given, _common(given[1:]))
         if key in COMPARES | PIECEWISE:
             degree = _common(given)
@@ -239,7 +238,6 @@ def _each(function: Any, given: list[_Sides], degree: int | None) -> _Sides:
 
 
 def _scaled(key: str, a: _Sides, b: _Sides) -> _Sides:
-    require(not (b.degree == 1 and (key == "Div" or a.degree == 1)))  # neither 1 / x nor x * x is a line
     require(key != "Div" or b.degree is not None)  # not x / 0
     degree = max(a.degree or 0, b.degree or 0)
     return _each(np.multiply if key == "Mul" else np.divide, [a, b], degree)
@@ -253,17 +251,10 @@ def _common(given: list[_Sides]) -> int | None:
     return degrees.pop() if degrees else None
 
 
-def same_slope(b: Builder, x: Value, slope: np.ndarray, wanted: float) -> bool:
-    """Whether every slope is `wanted` to the rounding of constants of x's type."""
-    return bool(np.all(np.abs(slope - wanted) <= 4 * _eps(b.dtype(x)) * max(1.0, abs(wanted))))
-
-
-def _eps(dtype: int) -> float:
-    if dtype == TensorProto.BFLOAT16:
-        return 2.0**-9
-    if not dtype:  # unknown: as strict as fp32
-        return 2.0**-24
-    return max(float(np.finfo(helper.tensor_dtype_to_np_dtype(dtype)).eps) / 2, 2.0**-24)
+def is_one(b: Builder, x: Value, slope: np.ndarray) -> bool:
+    """Whether every slope is 1 to the rounding of constants of x's type; those of double are often fp32's."""
+    eps = float(ml_dtypes.finfo(helper.tensor_dtype_to_np_dtype(b.known_dtype(x))).eps)  # type: ignore[no-untyped-call]
+    return bool(np.all(np.abs(slope - 1) <= 2 * max(eps, 2.0**-23)))
 
 
 def fits(b: Builder, x: Value, shape: tuple[int | str | None, ...]) -> bool:

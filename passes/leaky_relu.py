@@ -24,7 +24,7 @@ import numpy as np
 from surgeon import DOMAIN, Builder, Node, Value, attr, const, meaning, op, require, require_some, rule, var
 
 from ._operator_support import holds, require_op
-from ._piecewise_linear import FORMS, fits, same_slope, slopes
+from ._piecewise_linear import FORMS, fits, is_one, slopes
 from ._shapes import output_of
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -40,7 +40,7 @@ def fuse(b, x):
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )
     require_op(b, "LeakyRelu", x)
-    if up == 1.0 or same_slope(b, x, f.above, 1.0):
+    if is_one(b, x, f.above):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
     require(not up <= 0)
     require(f.nodes > 2, f"the slope above zero is {up:g}, not 1")
@@ -64,7 +64,7 @@ def one_scale(b, x, first, second, alpha=None):
     scale = np.asarray(first.astype(float) / second if b.root.op == "Div" else first.astype(float) * second).reshape(())
     require(holds(b, x, float(scale)), "the product of the factors does not fit into their type")
     y = b.Relu(x) if alpha is None else b.LeakyRelu(x, alpha=alpha)
-    return y if same_slope(b, x, scale, 1.0) else b.Mul(y, float(scale))
+    return y if is_one(b, x, scale) else b.Mul(y, float(scale))
 
 
 layer = (

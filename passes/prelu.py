@@ -31,7 +31,7 @@ from surgeon.ir.operators import KEEP_ORDER
 
 from ._clipped import by_sign, falling, rising
 from ._operator_support import require_op
-from ._piecewise_linear import FORMS, above, fits, same_slope, slopes
+from ._piecewise_linear import FORMS, above, fits, is_one, slopes
 from ._shapes import cancel, input_of
 
 OPTIONS = ("repair_prelu",)
@@ -46,7 +46,7 @@ x, slope, factor = var("x"), var("slope"), const("factor")
 def fuse(b, x):
     f = slopes(b, x)
     require(f.above.min() != f.above.max() or f.below.min() != f.below.max())  # one slope is a LeakyRelu
-    require(same_slope(b, x, f.above, 1.0), "the slopes above zero are not 1")
+    require(is_one(b, x, f.above), "the slopes above zero are not 1")
     require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
     require_op(b, "PRelu", x)
     return b.PRelu(x, b.constant(f.below, b.dtype(x)))
