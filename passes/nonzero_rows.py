@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Decline, Node, Value, const, dims, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Decline, Dim, Node, Value, const, known_dims, op, require, require_some, rule, var
 from surgeon.ir.operators import PRODUCTS
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
@@ -46,8 +46,7 @@ def write(b, data, places, updates):
     reading = _reading(b, places)
     rows, of_updates = reading.axis(places, NO_ROWS), reading.axis(updates, NO_ROWS)
     along = b.root.attr("axis") % len(reading.shape(places)) if b.root.op == "ScatterElements" else rows
-    apart = rows < len(reading.shape(places)) - (b.root.op == "ScatterND")
-    require(rows == of_updates == along and apart, "a row is written beside its position")
+    require(rows == of_updates == along, "a row is written beside its position")
     taken = _Taken(b, reading.needed(places, updates))
     reduction = b.root.attr("reduction") or "none"
     written = taken.again(updates)
@@ -64,15 +63,14 @@ def write(b, data, places, updates):
 
 def _is_room(b: Builder, data: Value, places: Value, axis: int) -> bool:
     """Whether there are no more positions than rows: TensorRT supports no other indices."""
-    most, count = (b.shape(data) or [None] * (axis + 1))[axis], (b.shape(places) or [None] * (axis + 1))[axis]
+    most, count = b.known_shape(data)[axis], b.known_shape(places)[axis]
     return isinstance(most, int) and isinstance(count, int) and count <= most
 
 
 def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int) -> tuple[Value, Value]:
     """The data with as many more rows as there are positions, and the positions counted from the front."""
-    own, theirs = dims(b, data), dims(b, written)
-    beside = [k for k in range(len(own or ())) if k != axis]
-    fits = own and theirs and len(own) == len(theirs) and all(own[k] == theirs[k] for k in beside)
+    sizes = zip(known_dims(b, data), known_dims(b, written), strict=False)
+    fits = all(own == theirs for k, (own, theirs) in enumerate(sizes) if k != axis)
     require(fits, "beside its axis what is written is not known to have the sizes of the data")
     rows = size(b, data, axis)
     rows = rows if isinstance(rows, int) else b.Cast(rows, to=b.dtype(places))
@@ -103,9 +101,7 @@ def product(b, data, updates):
     """The sum over the positions, of rows times rows: what weights rows by a Softmax of them."""
     reading = _reading(b, updates, meets=True)
     rows = reading.combined(b.root)
-    nodes = reading.needed(data, updates)
-    require(_is_refused(b, [*nodes, b.root]))
-    taken = _Taken(b, nodes, reading.met)
+    taken = _Taken(b, reading.needed(data, updates), reading.met)
     of_left = taken.filled(taken.again(data), rows, "ReduceSum")
     of_right = taken.filled(taken.again(updates), reading.axis(updates, NO_ROWS), "ReduceSum")
     return b.MatMul(of_left, of_right)
@@ -125,17 +121,17 @@ def whole_rows(b, data, mask, updates):
     spread = next(n for n in b.matched if n.key == "Expand")
     places = input_of(b.root, 1)
     require(mask_of(b, places) is output_of(spread))
-    own, whole = dims(b, mask) or [], dims(b, data) or []
-    of_data = bool(own and whole) and dims(b, output_of(spread)) == whole and own == whole[: len(own)]
-    require(of_data, "the mask is not known to have the sizes of the data")
+    own, whole = known_dims(b, mask), known_dims(b, data)
+    of_data = known_dims(b, output_of(spread)) == whole and own == whole[: len(own)]
+    require(own and of_data, "the mask is not known to have the sizes of the data")
     rest = whole[len(own) :]
-    fits = (b.shape(input_of(spread)) or ())[len(own) :] == (1,) * len(rest)
-    require(rest and fits and all(isinstance(d, int) for d in rest), "the mask is not one of whole rows")
+    fits = b.known_shape(input_of(spread))[len(own) :] == (1,) * len(rest)
+    require(fits, "the mask is not one of whole rows")
     rows = require_some(_rows_behind(b, updates, places, mask, rest), "what is written are not rows of the mask")
     return b.ScatterND(data, b.Transpose(b.NonZero(mask), perm=[1, 0]), rows)
 
 
-def _rows_behind(b: Builder, value: Value, places: Value, mask: Value, rest: list[int]) -> Value | None:
+def _rows_behind(b: Builder, value: Value, places: Value, mask: Value, rest: list[Dim]) -> Value | None:
     """The rows that were flattened, one for each place of the mask; None where that is not known."""
     node = value.producer
     if node is not None and node.key == "Slice" and takes_first(b, node, places):
@@ -163,7 +159,7 @@ def take(b, updates, number):
     reading = _reading(b, updates)
     rows, shape = reading.axis(updates, NO_ROWS), reading.shape(updates)
     require(rows == b.root.attr("axis") % len(shape))
-    require(number.size and number.max() < 1 and number.min() >= -1, "other positions than the first and the last")
+    require({*number.reshape(-1).tolist()} <= {0, -1}, "other positions than the first and the last")
     taken = _Taken(b, reading.needed(updates))
     return b.Gather(taken.again(updates), number, axis=rows)
 
