@@ -253,7 +253,7 @@ def _common(given: list[_Sides]) -> int | None:
 
 def is_one(b: Builder, x: Value, slope: np.ndarray) -> bool:
     """Whether every slope is 1 to the rounding of constants of x's type; those of double are often fp32's."""
-    eps = float(ml_dtypes.finfo(helper.tensor_dtype_to_np_dtype(b.known_dtype(x))).eps)  # type: ignore[no-untyped-call]
+    eps = float(ml_dtypes.finfo(helper.tensor_dtype_to_np_dtype(b.known_dtype(x))).eps)
     return bool(np.all(np.abs(slope - 1) <= 2 * max(eps, 2.0**-23)))
 
 
