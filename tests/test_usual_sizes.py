@@ -43,6 +43,11 @@ FRAMES = """(float[T,F] x) => (float[T,1,1,2] y)
 SPECTRUM = """(float[T,F] x) => (float[1,1,R,G] y) <float[1,1,3,1] w = {1, 2, 1}, int64[2] outer = {0, 1}> {
   u = Unsqueeze (x, outer) y = Conv (u, w)
 }"""
+BANDS = """(float[T,F] x) => (float[R,2] y)
+  <float[2,1,3,3] w = {W}, int64[2] outer = {0, 1}, int64[1] first = {0}, int64[2] s = {-1, 90}, float[90,2] m = {M}> {
+  u = Unsqueeze (x, outer) c = Conv (u, w) t = Transpose <perm = [0, 2, 3, 1]> (c) f = Squeeze (t, first)
+  z = Reshape (f, s) y = MatMul (z, m)
+}""".replace("{W}", "{" + ", ".join(["0.5"] * 18) + "}").replace("{M}", "{" + ", ".join(["0.5"] * 180) + "}")
 ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Reshape (x, s) }"
 
 
@@ -54,6 +59,11 @@ ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Res
         (FOURS, {"a": "4x7,4x7,32x7", "b": "4x7,4x7,32x7", "c": "4x7,4x7,32x7"}),
         (FRAMES, {"x": "1x3,512x3,4096x3"}),
         (SPECTRUM, {"x": "8x8,64x64,512x512"}),
+        (BANDS, {"x": "8x47,64x47,512x47"}),
+        (
+            "(float[T,F,C] x) => (float[T,F,C] y) <float[2,3] w = {1, 2, 3, 4, 5, 6}> { y = Mul (w, x) }",
+            {"x": "1x2x3,1x2x3,8x2x3"},
+        ),
         (ALIKE, {"a": "1x1,1x64,8x512", "b": "1x1,1x64,8x512"}),
         ("(float[N,3,H,W] x) => (float[N,3,H,W] y) { y = Relu (x) }", {"x": "1x3x32x32,1x3x224x224,8x3x448x448"}),
     ],

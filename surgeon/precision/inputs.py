@@ -13,6 +13,7 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,7 +40,7 @@ from surgeon.proof.usual_sizes import (
     usual_sizes,
 )
 from surgeon.proof.valid import valid_feeds
-from surgeon.proof.whole import whole_pair
+from surgeon.proof.whole import whole_pair, worth_a_run
 from surgeon.targets.tables import SHAPE_INPUTS
 
 SAMPLES = 6  # every second one is what the error of a conversion is measured on, the others choose what stays fp32
@@ -111,7 +112,7 @@ def plausible(
     pair, guesses, why = whole_pair(model, model, shapes=shapes), _guesses(Model(model)), ""
     symbols = pair.symbols
     for sized, below in _sizes(pair, symbols, guesses):
-        for taken in (guesses, {}):
+        for taken in (guesses, {})[: 1 + bool(guesses)]:
             drawn = _Drawn(pair, symbols, run, taken, sized, below)
             refusal = drawn.refusal(sized)
             if not refusal:
@@ -119,16 +120,20 @@ def plausible(
                 floats = [name for name, elem, _ in sized if elem in FLOATS]
                 return Plausible(list(drawn.at(sized)), said, all(name in taken for name in floats), drawn)
             why = why or refusal
-    raise Unrunnable(why or TOO_LARGE)
+    raise Unrunnable(
+        f"the model runs on none of the inputs that surgeon tried: {why or TOO_LARGE}. Give sizes that it takes with "
+        "--shapes, or inputs with --data"
+    )
 
 
 def _sizes(pair: ModelPair, symbols: Symbols, guesses: Mapping[str, Guess]) -> Iterator[tuple[list[SizedInput], int]]:
     """The sizes to try, and what drawn integers are below there."""
     are_drawn = any(elem in INTEGERS and name not in guesses for name, elem, _ in pair.inputs)
-    for sized in usual_sizes(symbols, pair.before):
-        yield from ((sized, below) for below in ((4, 1) if are_drawn else (4,)))
-    for choice in choices(pair.inputs, pair.before, images=True):
-        yield from ((sized, choice.below) for sized in list(pair.sizes(choice))[:1])
+    usual = (
+        ([sized], below) for sized in usual_sizes(symbols, pair.before) for below in ((4, 1) if are_drawn else (4,))
+    )
+    others = ((list(pair.sizes(c))[:1], c.below) for c in choices(pair.inputs, pair.before, images=True))
+    return ((sizes[0], below) for sizes, below in worth_a_run(pair, chain(usual, others)))
 
 
 @dataclass(frozen=True)

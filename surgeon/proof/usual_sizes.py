@@ -14,10 +14,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from onnx import ModelProto, numpy_helper
 
+from surgeon.ir.graph import Node
 from surgeon.ir.iteration import RECURRENT
-from surgeon.ir.lattice import FLOATS, Shape
+from surgeon.ir.lattice import FLOATS, Dim, Shape
 from surgeon.ir.model import Model
-from surgeon.ir.protos import constants_in
+from surgeon.ir.operators import BROADCASTS
+from surgeon.ir.protos import constants_in, copied
 from surgeon.proof.feeds import SizedInput
 from surgeon.proof.sizes import INTEGERS, DeclaredInput, Symbols
 
@@ -34,6 +36,9 @@ USUAL: Mapping[Role, tuple[int, ...]] = {
 }
 FIRST = 2  # sizes that all dimensions of a role are given before one is tried by itself
 MOST_FORCED = 24  # sizes of constants that are tried
+LARGEST = 4096  # size of a dimension before something is flattened
+# The axes of the first two inputs that must be of one size.
+EQUAL = {"MatMul": (-1, -2), "BatchNormalization": (1, 0), **dict.fromkeys(RECURRENT, (-1, -1))}
 MOST_CONSTANT = 8  # numbers of a constant that may be sizes
 SECONDS = 20.0  # after which no further sizes are tried
 FARTHEST = 3  # proposals for the end of a range
@@ -44,12 +49,12 @@ SLOW = 4.0  # seconds that a run at the largest sizes may take
 
 def usual_sizes(symbols: Symbols, model: ModelProto, seconds: float = SECONDS) -> Iterator[list[SizedInput]]:
     """The inputs with a number for every dimension, the likeliest sizes first, for so many seconds."""
-    until = time.monotonic() + seconds
+    until = time.process_time() + seconds
+    asked = _Asked.of(symbols, model)
     seen: set[tuple[int, ...]] = set()
-    asked = _Asked.of(model)
-    role_of = {name: role for name, role in roles(symbols, model).items() if name not in asked.widths}
+    role_of = _roles(symbols, asked)
     for sizes in _proposed(role_of, model, symbols.inputs):
-        if time.monotonic() > until:
+        if time.process_time() > until:
             return
         key = tuple(sizes.values())
         sized = None if key in seen else symbols.sized({**sizes, **asked.widths})
@@ -58,11 +63,10 @@ def usual_sizes(symbols: Symbols, model: ModelProto, seconds: float = SECONDS) -
             yield sized
 
 
-def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
-    """What each free dimension is taken for."""
+def _roles(symbols: Symbols, asked: "_Asked") -> dict[str, Role]:
+    """What each free dimension is taken for; those whose size weights fix are left out."""
     measured = {n for _, elem, shape in symbols.inputs if elem in FLOATS for n in symbols.names(shape)}
     firsts = {symbols.names(shape)[0] for _, _, shape in symbols.inputs if 1 < len(shape) < 4 and not is_image(shape)}
-    asked = _Asked.of(model)
     found: dict[str, Role] = dict.fromkeys(asked.steps & measured, "steps")
     found |= dict.fromkeys((asked.slides & firsts) - found.keys(), "length")
     for first in (True, False):  # what is a batch anywhere is one everywhere
@@ -71,7 +75,7 @@ def roles(symbols: Symbols, model: ModelProto) -> dict[str, Role]:
                 is_batch = axis == 0 and len(shape) > 1 and not (len(shape) == 3 and is_image(shape))
                 if name in symbols.free and is_batch == first:
                     found.setdefault(name, "batch" if first else _role(shape, axis))
-    return {name: found.get(name, "length") for name in symbols.free}
+    return {name: found.get(name, "length") for name in symbols.free if name not in asked.widths}
 
 
 class _Asked(NamedTuple):
@@ -79,7 +83,7 @@ class _Asked(NamedTuple):
 
     steps   the names of those over which recurrent ones step
     slides  the names of those over which convolutions slide
-    widths  the size of what they read at a step, as their weights have it
+    widths  the size of those that weights and constants fix
     """
 
     steps: frozenset[str]
@@ -87,20 +91,37 @@ class _Asked(NamedTuple):
     widths: Mapping[str, int]
 
     @classmethod
-    def of(cls, model: ModelProto) -> "_Asked":
-        if not any(node.op_type in RECURRENT | {"Conv"} for node in model.graph.node):
+    def of(cls, symbols: Symbols, model: ModelProto) -> "_Asked":
+        if not symbols.free:
             return cls(frozenset(), frozenset(), {})
         index = Model(model)
         live = list(index.graph.live())
-        nodes = (node for node in live if node.key in RECURRENT)
-        read = [(index.shape(x) or (), index.shape(w) or ()) for x, w, *_ in (n.inputs for n in nodes) if x and w]
-        steps = frozenset(x[0] for x, _ in read if x and isinstance(x[0], str))
-        ends = [(x[-1], w[-1]) for x, w in read if x and w]
-        convolved = (index.shape(n.inputs[0]) or () for n in live if n.key == "Conv" and n.inputs[0] is not None)
-        slides = frozenset(d for shape in convolved for d in shape[2:] if isinstance(d, str))
-        return cls(
-            steps, slides, {name: size for name, size in ends if isinstance(name, str) and isinstance(size, int)}
-        )
+        shapes = {node: [None if v is None else index.shape(v) for v in node.inputs] for node in live}
+        first = {node: read[0] for node, read in shapes.items() if read and read[0]}
+        steps = frozenset(x[0] for node, x in first.items() if node.key in RECURRENT and isinstance(x[0], str))
+        slides = frozenset(d for n, x in first.items() if n.key == "Conv" for d in x[2:] if isinstance(d, str))
+        pairs = (pair for node, read in shapes.items() for pair in _equal(node, read))
+        widths = {a: b for a, b in pairs if isinstance(a, str) and isinstance(b, int) and b > 1}
+        asked = cls(steps, slides, widths)
+        if all(given == rows for given, rows in _flat_sizes(index)):
+            return asked
+        return asked._replace(widths={**widths, **_flattened(symbols, asked, model)})
+
+
+def _equal(node: Node, shapes: Sequence[Shape | None]) -> Iterator[tuple[Dim, Dim]]:
+    """Pairs of sizes that must be equal: of what a node reads, and of its weights or the other operand."""
+    first, second = [*shapes, None, None][:2]
+    if not first or not second:
+        return
+    if node.key in BROADCASTS:
+        both = list(zip(reversed(first), reversed(second), strict=False))
+        yield from (*both, *((b, a) for a, b in both))
+    elif node.key == "Gemm":
+        yield first[not node.attr("transA")], second[bool(node.attr("transB"))]
+    elif node.key == "Conv" and isinstance(second[1], int):
+        yield first[1], second[1] * (node.attr("group") or 1)
+    elif node.key in EQUAL and len(first) > 1 and (node.key != "MatMul" or len(second) > 1):
+        yield first[EQUAL[node.key][0]], second[EQUAL[node.key][1]]
 
 
 def is_image(shape: Shape) -> bool:
@@ -146,6 +167,45 @@ def _proposed(role_of: Mapping[str, Role], model: ModelProto, inputs: Sequence[D
         yield from ({**usual, a: x, b: y} for (_, x), (_, y) in nearest)
 
 
+def _flattened(symbols: Symbols, asked: _Asked, model: ModelProto) -> Sizes:
+    """Sizes at which each sample has as many elements where it is flattened as the weights after that have rows."""
+    copy = copied(model)
+    dims = {i.name: i.type.tensor_type.shape.dim for i in copy.graph.input}
+    role_of = _roles(symbols, asked)
+    usual = {**asked.widths, **{name: USUAL[role][0] for name, role in role_of.items()}}
+
+    def missing(sizes: Sizes) -> list[int]:
+        for name, _, shape in symbols.sized({**usual, **sizes}) or ():
+            for dim, size in zip(dims[name], shape, strict=True):
+                dim.dim_value = size
+        return [rows - given for given, rows in _flat_sizes(Model(copy))]
+
+    sides = [name for name, role in role_of.items() if role == "side"]
+    for names in ([], sides, *([name] for name, role in role_of.items() if role != "batch")):
+        low, high = 1, LARGEST if names else 1
+        while low < high:
+            middle = (low + high) // 2
+            is_small = max(missing(dict.fromkeys(names, middle))) > 0
+            low, high = (middle + 1, high) if is_small else (low, middle)
+        found = dict.fromkeys(names, low)
+        if not any(missing(found)):
+            return found
+    return {}
+
+
+def _flat_sizes(index: Model) -> Iterator[tuple[int, int]]:
+    """Of each product of weights with what is flattened: the elements of a sample, 0 if not known, and the rows."""
+    for node in index.graph.live():
+        maker = node.inputs[0].producer if node.op in ("MatMul", "Gemm") and node.inputs[0] is not None else None
+        if maker is None or maker.op not in ("Reshape", "Flatten") or maker.inputs[0] is None:
+            continue
+        given, weights = index.shape(maker.inputs[0]) or (), index.shape(node.inputs[1]) if node.inputs[1] else None
+        rows = weights[bool(node.attr("transB"))] if weights and len(weights) == 2 else None
+        if len(given) > 2 and isinstance(rows, int):
+            known = [d for d in given[1:] if isinstance(d, int)]
+            yield math.prod(known) if len(known) == len(given) - 1 else 0, rows
+
+
 def _forced(model: ModelProto, inputs: Sequence[DeclaredInput]) -> list[int]:
     """Sizes that the graph may ask for: of its inputs, and those in its constants, the most frequent first."""
     counts: Counter[int] = Counter(d for _, _, shape in inputs for d in shape if isinstance(d, int))
@@ -171,10 +231,10 @@ def farthest(
     usual = symbols.of(opt)
     if usual is None:
         return list(opt)
-    started = time.monotonic()
+    started = time.process_time()
     runs(opt)
-    seconds = time.monotonic() - started
-    role_of = roles(symbols, model)
+    seconds = time.process_time() - started
+    role_of = _roles(symbols, _Asked.of(symbols, model))
 
     def moved(names: Sequence[str], sizes: Sizes) -> Sizes:
         """The sizes with those of some dimensions as far away as the model still runs."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -133,15 +133,22 @@ def sizes_that_run(
 
 
 def _sizes_to_try(pair: ModelPair, seconds: float = SECONDS) -> Iterator[tuple[list[list[SizedInput]], int]]:
-    """One or two sizes of the inputs, and what drawn integers are below there: small ones first.
-
-    What takes seconds to draw is left out where less has been tried. From the second on, so are sizes that the model's
-    nodes contradict: to infer that takes a millisecond, and to run into it as long as the network does.
-    """
+    """One or two sizes of the inputs, and what drawn integers are below there: small ones first."""
     small = ((list(pair.sizes(choice)), choice.below) for choice in choices(pair.inputs, pair.before, images=True))
     usual = (([sized], 1) for sized in usual_sizes(pair.symbols, pair.before, seconds))
+    return worth_a_run(pair, chain(small, usual))
+
+
+def worth_a_run(
+    pair: ModelPair, tried: Iterable[tuple[list[list[SizedInput]], int]]
+) -> Iterator[tuple[list[list[SizedInput]], int]]:
+    """Sizes of the inputs without what takes seconds to draw, where less has been tried.
+
+    From the second on, those that the model's nodes contradict are left out, too: to infer that takes a millisecond,
+    and to run into it as long as the network does.
+    """
     fewest, is_contradicted = math.inf, None
-    for sizes, below in chain(small, usual):
+    for sizes, below in tried:
         count = max(map(elements, sizes), default=0)
         fewest = min(fewest, count)
         if count > max(MOST_ELEMENTS, fewest):
