@@ -244,9 +244,13 @@ def _samples(
         return Samples.of([]), "", False
     try:
         runner = Runner(model, base, threads=THREADS)
-        found = plausible(model, runner.run, shapes)
     except Unrunnable as error:
         result.not_compared = _why_not_run(error)
+        return Samples.of([]), "", False
+    try:
+        found = plausible(model, runner.run, shapes)
+    except Unrunnable as error:
+        result.not_compared = str(error)
         return Samples.of([]), "", False
     result.inputs = found.said
     return Samples.of(found.samples), "guessed", found.known

@@ -303,10 +303,7 @@ def _inputs(
         standard.judge = standard.judge_of([guessed.samples[0], guessed.resized()], runner)
         return list(standard.judge.runs())
     except Unrunnable as error:
-        raise ModelError(
-            f"'{original}' runs on none of the inputs that surgeon tried: {error}. Give sizes that it takes with "
-            "--shapes, or inputs with --data."
-        ) from None
+        raise ModelError(f"'{original}' is not compared: {error}.") from None
 
 
 def _check_interfaces(before: ModelProto, after: ModelProto) -> None:
