@@ -47,10 +47,11 @@ def computes_in_half(model: ModelProto) -> bool:
     return not HALVES.isdisjoint(types_held(model))
 
 
-def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = False) -> str:
+def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = False, least: float = 0.0) -> str:
     """Why a type does not hold a constant; empty where it is only rounded.
 
     divisor  whether something is divided by it
+    least    the smallest number that comes out where it is added: less than that loses is hidden, but not that it is 0
     """
     if array.dtype != np.float32 or not array.size:
         return ""
@@ -58,7 +59,7 @@ def constant_reason(array: np.ndarray, low: Format = FP16, *, divisor: bool = Fa
         return "overflows"
     if divisor and flushed(array, low).size:
         return "has divisors that become 0"
-    largest = gap = 0.0
+    largest, gap = 0.0 if flushed(array, low).size else least, 0.0
     for part in _parts(array):
         finite = part[np.isfinite(part)]
         largest = max(largest, float(np.abs(finite).max(initial=0.0)))

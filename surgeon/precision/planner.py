@@ -353,7 +353,9 @@ class _Planner:
         for position, value, array in facts.constants:
             if not takes(self.model, node, position, self.low.elem) or _is_no_bound(node, position, array):
                 continue
-            why = constant_reason(array, self.low, divisor=node.key in DIVIDES and position == 1)
+            least = self.ranges.smallest(facts.outputs[0].name) if self.ranges and node.key in ("Add", "Sub") else None
+            divisor = node.key in DIVIDES and position == 1
+            why = constant_reason(array, self.low, divisor=divisor, least=least or 0.0)
             if not why:
                 self._note_flushed(value, array)
                 continue
