@@ -93,6 +93,7 @@ COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above i
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
 WORTH = 1.1  # times the cost of nothing in fp32: what costs less is not searched for a second time
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
+IDLE = "no Conv or MatMul is in half precision"
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
@@ -337,7 +338,11 @@ class _Conversion:
         if refused:
             first = self._planner(ranges, ways[0], refused)
         self.planners = [first, *(self._planner(ranges, lean, refused) for lean in ways[1:])]
-        self.gains = _gain(first.settled())[0] > 0
+        half, products = _gain(first.settled())
+        self.gains = half > 0
+        if products and not half and not self.keep:
+            for planner in self.planners:
+                planner.plan.single.update((n, IDLE) for n in planner.nodes if n not in planner.plan.single)
         if ranges is not None and self.gains:
             self._join(first, ranges)
 
