@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -142,10 +142,11 @@ class Quantization:
         self.scales: dict[str, float] = {}
         self.biases: dict[str, np.ndarray] = {}
         self.sums: list[str] = []
+        self.share, self.single = cache(self._share), lru_cache(1)(self._single)
 
     def result(self) -> ModelProto:
         """The model. Raises ModelError where no layer is left in eight bits."""
-        self.trial = self._trial()
+        self.trial = self._trial(self.found, {})
         choices = []
         for method, scales in self._scales():
             self.method, self.scales = method, scales
@@ -164,24 +165,24 @@ class Quantization:
 
     def _choice(self) -> Choice:
         """The pairs that are dropped with the scales, and the error on samples that chose neither."""
-        self.biases = {}
-        plain = self._trial()
+        plain = self._trial(self.found, {})
         self.biases = self._biases()
-        self.trial = self._trial()
+        self.trial = self._trial(self.found, self.biases)
         every = self._switches([])
         if plain.error(every, self.scales) < self.trial.error(every, self.scales):
             self.biases, self.trial = {}, plain
         items = cache(self._items)  # measured where pairs have to be dropped
         for aim in AIMS:
             dropped = self._dropped(aim * self.tolerance, items)
-            error = self.trial.on(self.unseen).error(self._switches(dropped), self.scales)
+            unseen = Trial(self.trial.writing, self.unseen, self.trial.runner)
+            error = unseen.error(self._switches(dropped), self.scales)
             if error <= self.tolerance:
                 break
         return Choice(error, self.method, self.scales, self.biases, dropped)
 
-    def _trial(self) -> Trial:
-        manner = Manner(self.kind, biases=self.biases, switched=True)
-        return Trial(Writing(self.bare, self.model, self._grids(self.found, 1.0), manner), self.free)
+    def _trial(self, found: Iterable[Layer], biases: Mapping[str, np.ndarray]) -> Trial:
+        manner = Manner(self.kind, biases=biases, switched=True)
+        return Trial(Writing(self.bare, self.model, self._grids(found, 1.0), manner), self.free)
 
     def _manner(self, apart: Collection[str]) -> Manner:
         factored = self.options.target.rtx and self.options.way != "" and self.kind is INT8
@@ -284,7 +285,7 @@ class Quantization:
             for scales in by_method.values():
                 if all(abs(scales[name] - other) > ALIKE * other for other in candidates):
                     candidates.append(scales[name])
-            errors = [self.trial.share(name, scale) for scale in candidates] if len(candidates) > 1 else [0.0]
+            errors = [self.share(Item(name), scale) for scale in candidates] if len(candidates) > 1 else [0.0]
             found[name] = candidates[int(np.argmin(errors))]
         return found
 
@@ -321,9 +322,18 @@ class Quantization:
     def _items(self) -> list[Item]:
         """What a search may drop, that first which alone moves the outputs most."""
         writing = self.trial.writing
-        shares = {Item(name): self.trial.share(name, self.scales[name]) for name in writing.switches}
-        shares |= {Item(name, True): self.trial.share(name, self.scales[name], is_sum=True) for name in writing.sums}
-        return sorted(shares, key=lambda item: shares[item], reverse=True)
+        items = [*map(Item, writing.switches), *(Item(name, is_sum=True) for name in writing.sums)]
+        return sorted(items, key=lambda item: self.share(item, self.scales[item.name]), reverse=True)
+
+    def _share(self, item: Item, scale: float) -> float:
+        """The error that one pair makes alone: in its layers, or in an Add, too."""
+        trial = self.single(item.name)
+        sums = dict.fromkeys(trial.writing.sums.values(), item.is_sum)
+        return trial.error(dict.fromkeys(trial.writing.switches.values(), True) | sums, {item.name: scale}, most=2)
+
+    def _single(self, name: str) -> Trial:
+        """The model with the pair of one tensor: it runs in a third of the time of the one with all."""
+        return self._trial([layer for layer in self.found if layer.x.name == name], {})
 
     def _dropped(self, aim: float, items: Callable[[], list[Item]]) -> frozenset[Item]:
         """The fewest of the pairs without which the error is below `aim`."""
@@ -480,21 +490,8 @@ class Trial:
         self.writing, self.distances = writing, distances
         self.runner = runner or Runner(writing.model, threads=THREADS)
 
-    def on(self, distances: Distances) -> Trial:
-        """The same on other samples."""
-        return Trial(self.writing, distances, self.runner)
-
     def error(self, switches: Mapping[str, bool], scales: Mapping[str, float], most: int | None = None) -> float:
         """The error of the outputs with some pairs."""
         given = {name: np.array(on) for name, on in switches.items()}
         given |= {self.writing.scales[name]: np.array(scale, np.float32) for name, scale in scales.items()}
         return self.distances.error(lambda feeds: self.runner.run({**feeds, **given}), most)
-
-    def share(self, name: str, scale: float, *, is_sum: bool = False) -> float:
-        """The error that one pair makes alone: in its layers, or in an Add."""
-        writing = self.writing
-        on = dict.fromkeys([*writing.switches.values(), *writing.sums.values()], False)
-        on[writing.switches[name]] = True
-        if is_sum:
-            on[writing.sums[name]] = True
-        return self.error(on, {name: scale}, most=2)
