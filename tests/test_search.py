@@ -101,18 +101,6 @@ def test_a_nan_is_not_enough() -> None:
     assert found == frozenset(range(4))
 
 
-@settings(max_examples=examples(50), deadline=None)
-@given(needs())
-def test_what_was_measured_is_not_measured_again(given_: tuple[int, Items]) -> None:
-    count, needed = given_
-    known: dict[Items, float] = {}
-    first: Search[int] = Search(all_of(needed), len, budget=ENDLESS, known=known)
-    found = first.cheapest(range(count))
-    score = all_of(needed)
-    again: Search[int] = Search(score, len, budget=0, known=known)
-    assert again.cheapest(range(count)) == found and not score.asked and not again.stopped
-
-
 def test_a_start_that_is_enough_is_made_smaller() -> None:
     score = all_of(frozenset({5}))
     found = Search[int](score, len, budget=ENDLESS).cheapest(range(16), [frozenset(), frozenset({4, 5, 6})])

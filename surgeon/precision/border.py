@@ -71,7 +71,7 @@ class Border:
             total = sum(self._products) + sum(cost for cost, *_ in self._casts)
             weight = total / max(sum(shares), 1e-30) / SPREAD
         best = set(range(len(shares))) - {HALVES}
-        for _ in range(STEPS):
+        for _ in range(STEPS if errors else 1):
             found = self._cut(arcs, shares, weight)
             if sum(share for vertex, share in enumerate(shares) if vertex not in found) <= limit:
                 best, high = found, weight
@@ -80,7 +80,7 @@ class Border:
             if high < ALIKE * low or (not low and len(found) == 1):
                 break
             weight = math.sqrt(low * high) if low and high < math.inf else weight / 4 if not low else weight * 4
-        self._weight = high if high < math.inf else 0.0
+        self._weight = high if errors and high < math.inf else 0.0
         best = self._smaller(shares, best, limit)
         return frozenset(atom for atom, vertex in self._number.items() if vertex in best)
 

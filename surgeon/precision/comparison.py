@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +120,19 @@ class _Scored:
         return STEEPEST * float(np.abs(np.diff(two, axis=self.axis)).max())
 
 
+@dataclass(slots=True)
+class Compared:
+    """A converted model, and what it returns after its outputs.
+
+    errors  of each output on the samples that it was run on, by their numbers
+    """
+
+    standard: Standard
+    runner: Runner
+    logits: list[str]
+    errors: dict[int, list[OutputError]] = field(default_factory=dict)
+
+
 class Comparison:
     """The fp32 original on some inputs, with which converted models are compared one after the other.
 
@@ -132,8 +145,6 @@ class Comparison:
     stepless  whether quantizers are without their steps, where there are some; False: never
     few       whether the samples are guessed, or made of a few: others may find more, or less, so errors have doubts
     own       how many of the first are the user's, where the others are made of them
-
-    worst_first  the numbers of the samples, that with the largest error of the last model first
 
     Raises Unrunnable where ONNX Runtime does not run the original.
     """
@@ -154,13 +165,14 @@ class Comparison:
         self.original, self.kind, self.base, self.limit, self._metric = original, kind, base, limit, metric
         self.samples = samples
         self._names = [o.name for o in original.graph.output]
-        self._expected: list[list[np.ndarray]] = []
+        self._expected: dict[int, list[np.ndarray]] = {}
+        self._short: set[str] = set()  # outputs of few numbers
         self._reference: Runner | None = None
         self._logits: list[str] = []  # what the reference returns after its outputs
         self._kinds = kinds_of(original)
         self._scored = self._scores() if few and metric is None else []
         self._allowed, self.stepless, self.few, self._own = stepless, False, few, own
-        self.worst_first: list[int] = []
+        self._worst_first: list[int] = []  # numbers of samples, by the errors of the first model
 
     def _scores(self) -> list[_Scored]:
         found = []
@@ -170,14 +182,12 @@ class Comparison:
                 found.append(_Scored(self._names.index(name), node.inputs[0].name, axis))
         return found
 
-    def errors(
-        self, converted: ModelProto, types: Mapping[str, int] | None = None, *, most: int | None = None
-    ) -> list[OutputError]:
-        """The largest error of each output, worst first. Raises Unrunnable.
+    def errors(self, converted: ModelProto, types: Mapping[str, int] | None = None) -> list[OutputError]:
+        """The largest error of each output, worst first; see `compared`."""
+        return self.errors_of(self.compared(converted, types))
 
-        types  as in `rounded`
-        most   on so many of the samples, without quantiles and cosines
-        """
+    def compared(self, converted: ModelProto, types: Mapping[str, int] | None = None) -> Compared:
+        """A converted model, not run yet; `types` as in `rounded`. Raises Unrunnable."""
         standard = Standard(
             self.original,
             converted,
@@ -188,40 +198,43 @@ class Comparison:
             stepless=self._allowed,
         )
         if standard.stepless != self.stepless:
-            self.stepless, self._expected, self._reference = standard.stepless, [], None
+            self.stepless, self._expected, self._reference = standard.stepless, {}, None
         evaluated, logits = self._with_logits(standard.evaluated)
-        after = Runner(evaluated, self.base, threads=THREADS)
-        worst: dict[str, OutputError] = {}
-        short: set[str] = set()
-        sizes: dict[str, list[tuple[float, float]]] = {}
-        largest: list[float] = []  # error of each sample
-        for turn, feeds in enumerate(self.samples.part(0, 1, most)):
-            expected = self._original(turn, standard, feeds)
-            given = after.run(fed(standard.evaluated, feeds))
-            named = zip(self._names, expected, strict=False)
-            short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
-            made = self.few and (turn >= self._own or self.kind == "guessed")
-            trial = Trial(standard, self.kind, feeds, expected, most is not None, made)
-            of_sample = list(self._errors_of(trial, given, logits))
-            largest.append(max((0.0, *(e.relative for e in of_sample if not e.excuse))))
-            for error in of_sample:
-                sizes.setdefault(error.output, []).append((error.relative * error.largest, error.largest))
-                known = worst.get(error.output)
-                larger = known is None or _rank(error) > _rank(known)
-                doubt = max(error.doubt, 0.0 if known is None else known.doubt)
-                worst[error.output] = replace(error if larger or known is None else known, doubt=doubt)
-        self.worst_first = sorted(range(len(largest)), key=lambda turn: -largest[turn])
-        found = [self._doubted(e, sizes[e.output]) if e.output in short else e for e in worst.values()]
-        found = [replace(e, likely=self._likely(sizes[e.output])) for e in found]
-        return sorted(found, key=_rank, reverse=True)
+        return Compared(standard, Runner(evaluated, self.base, threads=THREADS), logits)
 
-    def on_worst(self, most: int) -> Comparison:
-        """The same on so many of the samples, those with the largest errors of the last model first."""
-        numbers = self.worst_first[:most]
-        found = copy(self)
-        found.samples, found._own = self.samples.picked(numbers), 1
-        found._expected = [self._expected[number] for number in numbers]
-        return found
+    def errors_of(self, compared: Compared, most: int | None = None, *, quick: bool = False) -> list[OutputError]:
+        """The largest error of each output, worst first. Raises Unrunnable.
+
+        most   on so many of the samples, those with the largest errors of the first model first, where they are known
+        quick  without quantiles and cosines
+        """
+        order = self._worst_first[:most]
+        samples = zip(order, self.samples.picked(order), strict=True) if order else enumerate(self.samples)
+        found: dict[int, list[OutputError]] = {}
+        for number, feeds in islice(samples, most):
+            if number not in compared.errors:
+                compared.errors[number] = self._errors_on(number, feeds, compared, quick)
+            found[number] = compared.errors[number]
+        if most is None and not order:
+            largest = {number: max((0.0, *(e.relative for e in of if not e.excuse))) for number, of in found.items()}
+            self._worst_first = sorted(found, key=lambda number: -largest[number])
+        worst = [self._worst(of_output) for of_output in zip(*found.values(), strict=True)]
+        return sorted(worst, key=_rank, reverse=True)
+
+    def _errors_on(self, number: int, feeds: Feeds, compared: Compared, quick: bool) -> list[OutputError]:
+        """The error of each output on the sample of that number."""
+        standard = compared.standard
+        expected = self._original(number, standard, feeds)
+        made = self.few and (number >= self._own or self.kind == "guessed")
+        given = compared.runner.run(fed(standard.evaluated, feeds))
+        trial = Trial(standard, self.kind, feeds, expected, quick, made)
+        return list(self._errors_of(trial, given, compared.logits))
+
+    def _worst(self, errors: Sequence[OutputError]) -> OutputError:
+        """The largest of the errors of an output, with what they leave open on other inputs."""
+        sizes = [(error.relative * error.largest, error.largest) for error in errors]
+        worst = replace(max(errors, key=_rank), doubt=max(e.doubt for e in errors), likely=self._likely(sizes))
+        return self._doubted(worst, sizes) if worst.output in self._short else worst
 
     def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
         """The error of an output of few numbers, such as logits, doubted where few inputs give it: they may nearly
@@ -258,16 +271,18 @@ class Comparison:
         copy.graph.output.extend(ValueInfoProto(name=name) for name in names)
         return copy, names
 
-    def _original(self, turn: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
-        """The original's outputs for the sample with that index."""
-        if turn < len(self._expected):
-            return self._expected[turn]
+    def _original(self, number: int, standard: Standard, feeds: Feeds) -> list[np.ndarray]:
+        """The original's outputs for the sample of that number."""
+        if number in self._expected:
+            return self._expected[number]
         if self._reference is None:
             reference, self._logits = self._with_logits(standard.reference)
             self._reference = Runner(reference, self.base, threads=THREADS)
         made = self._reference.run(fed(standard.reference, feeds))
-        if turn < MOST_HELD:
-            self._expected.append(made)
+        named = zip(self._names, made, strict=False)
+        self._short |= {name for name, array in named if is_float(array.dtype) and array.size <= SHORT}
+        if len(self._expected) < MOST_HELD:
+            self._expected[number] = made
         return made
 
     def _errors_of(self, trial: Trial, given: Sequence[np.ndarray], logits: Sequence[str]) -> Iterator[OutputError]:

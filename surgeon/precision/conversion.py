@@ -55,13 +55,14 @@ from surgeon.precision.comparison import (
     GUESSED_PART,
     VARIED,
     VARIED_SEVERAL,
+    Compared,
     Comparison,
     Metric,
     Moved,
     OutputError,
     moved_by_rounding,
 )
-from surgeon.precision.cost import FEW_SAMPLES, FEWEST, MOST_SAMPLES, budget_of, cost_of
+from surgeon.precision.cost import FEW_SAMPLES, MOST_SAMPLES, Speed, cost_of
 from surgeon.precision.data import SEVERAL, Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
@@ -72,7 +73,7 @@ from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
 from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.result import PrecisionResult
-from surgeon.precision.search import CLOSE, NEAR, PARTS, Search
+from surgeon.precision.search import CLOSE, PARTS, Search
 from surgeon.precision.settle import BETWEEN
 from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
 from surgeon.report import Kept, Progress, counted, error_text
@@ -82,16 +83,15 @@ from surgeon.targets.rows import NUMBERS
 from surgeon.targets.target import Target
 
 WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (type, bf16 beyond its range)
-# The islands are chosen for a part of the tolerance, because other inputs have other errors. It is the first of these.
-# Where it leaves nothing in half precision, the next one is tried. Where the error on the other inputs is above
-# COMFORT, a smaller part is next: so much smaller that the error would not be, but at least half of it. Where it is far
-# below that on one sample and those made of it, a larger part is next.
+# Where the same samples choose and judge, the islands are chosen for COMFORT of the tolerance. Else it is the first of
+# these parts of it, because other inputs have other errors; where it leaves nothing in half precision, the next one is
+# tried, and where the error on the other inputs is above COMFORT, one that is as much smaller as that is too large.
 AIMS = (0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
+FAR = 1.2  # times what is allowed: where the worst samples say that of the others, these are not measured
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
-WORTH = 1.1  # times the cost of nothing in fp32: what costs less is not searched for a second time
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 IDLE = "no Conv or MatMul is in half precision"
 MEASURED = "the error is above the tolerance without it"
@@ -173,25 +173,20 @@ def convert(
     ranges = measure(source, seen, base) if len(samples) else None
     conversion.plans(ranges if known else None)
     islands: Mapping[Node, str] = {}
-    if verify and len(samples):
+    if verify and ranges is not None:
         try:
             few = feeds is None or chosen is held
             against = partial(Comparison, reference, kind=kind, base=base, limit=tolerance, metric=metric, few=few)
-            budget, most = budget_of(ranges, conversion.index)
+            speed = conversion.speed = Speed.of(ranges, conversion.index)
             judged = held
-            if chosen is held and budget == FEWEST:  # a run takes seconds
+            if chosen is held and speed.is_slow:
                 judged = held.part(0, 1, VARIED if own == 1 else max(own, VARIED_SEVERAL))
             judging = against(judged, own=own)
-            if chosen is held:  # its worst samples choose
-                conversion.errors(judging, {})
-            choosing = (
-                judging.on_worst(FEW_SAMPLES if budget == FEWEST else most)
-                if chosen is held
-                else against(chosen.part(0, 1, most))
-            )
-            compare = [choosing, judging]
+            most = FEW_SAMPLES if speed.is_slow else MOST_SAMPLES
+            compare = [judging if chosen is held else against(chosen.part(0, 1, most)), judging]
             conversion.ranges = ranges
-            islands = conversion.choose(compare, budget, result, progress)
+            conversion.errors(compare[0], {})  # which of its samples are the worst
+            islands = conversion.choose(compare, result, progress)
             result.judge = partial(_errors_of, compare[1])
             if compare[1].stepless and steps:
                 worst = conversion.errors(against(held, stepless=False), islands)[0]
@@ -323,7 +318,9 @@ class _Conversion:
         self.planners: list[Planner] = []
         self.gains = False
         self.doubting = False  # whether doubts about other inputs count
+        self.speed, self.spent = Speed(0.0, 0.0), 0.0  # seconds, about
         self._measured: dict[tuple[Comparison, frozenset[Node], int | None], list[OutputError]] = {}
+        self._last: tuple[tuple[Comparison, frozenset[Node], bool], Compared] | None = None
         self._costs: dict[frozenset[Node], float] = {}
         self.ranges: Ranges | None = None
         self.start, self.apart = frozenset(start), apart
@@ -343,10 +340,10 @@ class _Conversion:
         if products and not half and not self.keep:
             for planner in self.planners:
                 planner.plan.single.update((n, IDLE) for n in planner.nodes if n not in planner.plan.single)
-        if ranges is not None and self.gains:
+        if self.gains:
             self._join(first, ranges)
 
-    def _join(self, planner: Planner, ranges: Ranges) -> None:
+    def _join(self, planner: Planner, ranges: Ranges | None) -> None:
         """Keep in fp32 what is between parts in fp32, where that saves casts; but no product."""
         plan = planner.plan
         between = [
@@ -374,26 +371,20 @@ class _Conversion:
         emitter = Emitter(plan, self.apart)
         return plan, emitter, emitter.emit()
 
-    def choose(
-        self,
-        compare: Sequence[Comparison],
-        budget: int,
-        result: PrecisionResult,
-        progress: Progress,
-    ) -> Mapping[Node, str]:
+    def choose(self, compare: Sequence[Comparison], result: PrecisionResult, progress: Progress) -> Mapping[Node, str]:
         """The nodes that stay fp32 besides those of the first planner, with the error of each output in `result`.
 
         compare  on the inputs by which they are chosen, and on those on which the error is measured
-        budget   how many conversions the first search may measure
 
         A conversion with small doubts about other inputs is searched first. A doubt alone refuses none: where none is
         found, doubts no longer count.
         """
         best: Mapping[Node, str] = {}
         search = partial(self._search, compare[0], result=result, progress=progress)
+        budget = self.speed.budget
         for self.doubting in (True, False) if compare[0].few else (False,):
             best = self._chosen(compare, search, budget, result)
-            budget //= 2
+            budget /= 2
             if result.errors and all(e.ok and not self._is_doubtful(e, result.tolerance) for e in result.errors):
                 if self.stopped:
                     result.warnings.append(f"{self.stopped}; what stays in fp32 may be more than is needed")
@@ -410,44 +401,29 @@ class _Conversion:
     def _chosen(
         self,
         compare: Sequence[Comparison],
-        search: Callable[[float, int], tuple[Mapping[Node, str], float]],
-        budget: int,
+        search: Callable[[float, float], Mapping[Node, str]],
+        budget: float,
         result: PrecisionResult,
     ) -> Mapping[Node, str]:
         best: Mapping[Node, str] = {}
-        left, comfort, aim = SEARCHES * budget, COMFORT * result.tolerance, AIMS[0] * result.tolerance
+        comfort, ends = COMFORT * result.tolerance, self.spent + SEARCHES * budget
+        same = compare[0] is compare[1]
+        aim = comfort if same else AIMS[0] * result.tolerance
         tried = set[float]()
-        same = (compare[1], frozenset[Node](), None) in self._measured  # the samples that choose are among them
-        is_slow = len(compare[0].samples) <= FEW_SAMPLES  # there is no time for a second search
-        if same:
-            errors = self.errors(compare[1], {})
-            if self._score(errors) <= comfort:
-                result.errors = errors
-                return best
-            ratio = self._score(self.errors(compare[0], {}, most=MOST_SAMPLES)) / self._score(errors)
-            aim = ratio * comfort if is_slow and math.isfinite(ratio) else aim
-        while min(budget, left) >= 1 and aim not in tried:
+        while self.spent < ends and aim not in tried:
             tried.add(aim)
-            found, spent = search(aim, min(budget, int(left)))
-            left -= spent
+            found = search(aim, min(budget, ends - self.spent))
             if self._is_useless(self.planners[0].settled(found)):
-                larger = min(aim * AIMS[-1] / (COMFORT if same else AIMS[0]), AIMS[-1] * result.tolerance)
-                aim = aim if result.errors else larger
+                aim = aim if result.errors else AIMS[-1] * result.tolerance
                 continue
             errors = self.errors(compare[1], found)
-            left -= len(compare[1].samples) / max(1, len(compare[0].samples))
             score = self._score(errors)
-            known = self._score(result.errors) if result.errors else math.inf
-            cheaper = score <= comfort and self._cost(frozenset(found)) < self._cost(frozenset(best))
-            if cheaper if known <= comfort else score < known:
+            if not result.errors or score < self._score(result.errors):
                 best, result.errors = found, errors
-            reached = min(aim, self._score(self.errors(compare[0], found, most=MOST_SAMPLES)))
-            further = reached * min(max(0.5, CLOSE * comfort / max(score, 1e-30)), 2.0)
-            may_gain = not is_slow and self._cost(frozenset(found)) > WORTH * self._cost(frozenset())
-            is_enough = score <= comfort and not (same and may_gain and further > aim and score < NEAR * comfort)
-            if is_enough or (not same and aim <= LOWEST_AIM * result.tolerance):
+            if same or score <= comfort or aim <= LOWEST_AIM * result.tolerance:
                 return best
-            aim = further
+            aim = min(aim, self._score(self.errors(compare[0], found)))
+            aim *= max(0.5, CLOSE * comfort / max(score, 1e-30))
         return best
 
     def _is_useless(self, plan: Plan) -> bool:
@@ -477,12 +453,12 @@ class _Conversion:
         self,
         comparison: Comparison,
         aim: float,
-        budget: int,
+        budget: float,
         *,
         result: PrecisionResult,
         progress: Progress,
-    ) -> tuple[Mapping[Node, str], float]:
-        """The cheapest nodes in fp32 with errors below `aim` that are found, with their reasons, and what was spent."""
+    ) -> Mapping[Node, str]:
+        """The cheapest nodes in fp32 with errors below `aim` that are found, with their reasons."""
         lean = self.planners[0]
         items = [n for n in lean.nodes if n not in lean.plan.single]
         ruled = {n: why for n, why in self.planners[-1].plan.single.items() if n not in lean.plan.single}
@@ -499,26 +475,39 @@ class _Conversion:
         def reasons(nodes: Collection[Node]) -> dict[Node, str]:
             return {n: ruled.get(n, MEASURED) for n in items if n in nodes}
 
-        def score(chosen: frozenset[Atom], most: int = MOST_SAMPLES) -> float:
-            return self._score(self.errors(comparison, reasons(flat(chosen)), most=most))
+        whole, worst = (self._score(self.errors(comparison, {}, most=most)) for most in (None, FEW_SAMPLES))
+        times = whole / worst if 0 < worst < math.inf else 1.0  # score of all samples, at least
 
-        price = 1 / max(1, len(comparison.samples))
+        def score(chosen: frozenset[Atom]) -> float:
+            nonlocal times
+            islands = reasons(flat(chosen))
+            worst = self._score(self.errors(comparison, islands, most=FEW_SAMPLES))
+            if worst * times > FAR * aim:
+                return worst * times
+            whole = self._score(self.errors(comparison, islands))
+            times = min(times, whole / worst) if worst else times
+            return whole
+
+        def rough(chosen: frozenset[Atom]) -> float:
+            return self._score(self.errors(comparison, reasons(flat(chosen)), most=1))
+
         search: Search[Atom] = Search(
-            score, lambda chosen: self._cost(flat(chosen)), budget=budget, enough=aim, rough=partial(score, most=1),
-            price=price, choose=border.cheapest, parts=min(PARTS, max(1, int(budget / 2 / price))),
-            known=self._known(comparison, MOST_SAMPLES, those), roughly=self._known(comparison, 1, those),
-            progress=progress,
+            score, lambda chosen: self._cost(flat(chosen)), budget=budget, enough=aim, spent=lambda: self.spent,
+            rough=rough, choose=border.cheapest, progress=progress,
+            parts=min(PARTS, max(1, int(budget / 2 / self.speed.measurement))),
         )  # fmt: skip
         begun = frozenset(n for n in items if n.label in self.start)
         beyond = frozenset(n for p in self.planners for n in p.plan.other if n in items)  # fp32 in place of bf16
         ways = {frozenset(), frozenset(ruled), beyond | frozenset(ruled)}
-        ways |= {flat(chosen) for chosen, error in search.known.items() if error <= aim}  # of an earlier search
+        for (by, single, most), errors in self._measured.items():  # of an earlier search
+            if by is comparison and most is None and self._score(errors) <= aim:
+                ways.add(frozenset(n for n in items if n in single))
         starts = [*([begun] if begun else []), *sorted(ways, key=self._cost)]
         found = flat(search.cheapest(atoms, map(those, starts)))
         result.measured += search.measured
         self.stopped = search.stopped
-        whole = found.union(*(s for s in self.spectra if any(n.op in HEAVY for n in s & found)))
-        return reasons(whole), search.spent
+        found = found.union(*(s for s in self.spectra if any(n.op in HEAVY for n in s & found)))
+        return reasons(found)
 
     def _cost(self, nodes: frozenset[Node]) -> float:
         """What the conversion costs with some nodes in fp32."""
@@ -531,21 +520,20 @@ class _Conversion:
         self, comparison: Comparison, islands: Mapping[Node, str], *, most: int | None = None
     ) -> list[OutputError]:
         """The errors of the outputs with some nodes in fp32, worst first; `most` as of a Comparison."""
-        key = comparison, frozenset(islands), most
+        plan = self.planners[0].settled(islands)
+        key = comparison, frozenset(plan.single), most
         if key not in self._measured:
-            self._measured[key] = comparison.errors(*self._converted(islands), most=most)
+            this = *key[:2], most == 1
+            if self._last is None or self._last[0] != this:
+                emitter = Emitter(plan, self.apart)
+                converted = with_meanings(emitter.emit())
+                self._last = this, comparison.compared(converted, emitter.half_types())
+                self.spent += self.speed.conversion
+            compared = self._last[1]
+            before = len(compared.errors)
+            self._measured[key] = comparison.errors_of(compared, most, quick=most == 1)
+            self.spent += (len(compared.errors) - before) * self.speed.sample
         return self._measured[key]
-
-    def _known(
-        self, comparison: Comparison, most: int, those: Callable[[frozenset[Node]], frozenset[Atom]]
-    ) -> dict[frozenset[Atom], float]:
-        """The scores of what was measured before, by the atoms in fp32."""
-        found = {}
-        for (by, nodes, of), errors in self._measured.items():
-            atoms = those(nodes)
-            if by is comparison and of == most and sum(map(len, atoms)) == len(nodes):
-                found[atoms] = self._score(errors)
-        return found
 
     def _score(self, errors: Iterable[OutputError]) -> float:
         """That of the worst output."""
@@ -555,11 +543,6 @@ class _Conversion:
         """Whether an output may be wrong on inputs other than the guessed ones."""
         counts = self.doubting and not error.excuse and error.inputs == "guessed"
         return counts and error.doubt > DOUBTED * tolerance
-
-    def _converted(self, islands: Mapping[Node, str]) -> tuple[ModelProto, dict[str, int]]:
-        """The model with some nodes in fp32, and the types of its tensors of 16 bits."""
-        _, emitter, converted = self.written(self.planners[0], islands)
-        return with_meanings(converted), emitter.half_types()
 
 
 def _score(error: OutputError, doubting: bool) -> float:

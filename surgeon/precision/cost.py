@@ -1,6 +1,9 @@
-"""What a conversion costs: the bytes that an engine moves, and how many conversions a search may measure."""
+"""What a conversion costs: the bytes that an engine moves, and how long it takes to measure one."""
+
+from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from surgeon.ir.following import readers
 from surgeon.ir.graph import Node, Value
@@ -11,12 +14,12 @@ from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
 from surgeon.precision.ranges import Ranges
 
-SECONDS = 18.0  # that a search may take at about the speed below
-FEWEST, MOST = 6, 48  # measurements
-MOST_SAMPLES = 4  # that a search measures
-FEW_SAMPLES = 2  # that it measures where the fewest measurements would take longer
+SECONDS = 14.0  # that a search may take at about the speed below
+MOST_SAMPLES = 4  # that it measures
+FEW_SAMPLES = 2  # that it measures first, and of slow networks alone
+LEAST_RUNS = 12  # of a sample, of a search
 KERNEL = 1 << 18  # bytes that an engine moves in the time that a kernel takes at least
-ELEMENTS, PRODUCTS, NODES, BASE = 4e8, 2e11, 5e3, 0.03  # of a run: what is computed a second, seconds of preparation
+ELEMENTS, PRODUCTS, NODES, BASE = 8e8, 4e10, 5e3, 0.03  # what is computed a second, seconds of preparation
 
 
 def cost_of(plan: Plan, ranges: Ranges | None) -> float:
@@ -47,7 +50,7 @@ def cast_cost(plan: Plan, value: Value, ranges: Ranges | None) -> float:
     A weight that a caller may replace is a constant for TensorRT.
     """
     if value.tensor is not None or _is_at_softmax(plan, value):
-        return 0.0
+        return float(value.tensor is None)
     return float(KERNEL + 6 * _elements(value, ranges))
 
 
@@ -64,23 +67,38 @@ def _is_at_softmax(plan: Plan, value: Value) -> bool:
     return ops == {"Softmax"}
 
 
-def budget_of(ranges: Ranges | None, model: Model) -> tuple[int, int]:
-    """How many conversions a search may measure, and on how many samples.
+class Speed(NamedTuple):
+    """About how many seconds it takes to write a conversion, and to run it on a sample."""
 
-    As many as take about SECONDS, counted in the model's arithmetic.
-    """
-    if ranges is None:
-        return FEWEST, FEW_SAMPLES
-    elements = products = 0.0
-    nodes = [n for n in model.graph.live() if n.key != "Constant"]
-    for node in nodes:
-        made = sum(ranges.elements(o.name) for o in node.outputs if o is not None)
-        elements += made
-        if node.op in HEAVY and len(node.inputs) > 1 and node.inputs[1] is not None:
-            shape = model.shape(node.inputs[1]) or ()
-            sizes = [d for d in shape if isinstance(d, int)]
-            columns = sizes[0] if node.op == "Conv" else sizes[-1] if sizes else 1
-            products += made * (math.prod(sizes) / max(columns, 1))
-    seconds = BASE + len(nodes) / NODES + elements / ELEMENTS + products / PRODUCTS  # of a sample
-    samples = FEW_SAMPLES if FEWEST * MOST_SAMPLES * seconds > SECONDS else MOST_SAMPLES
-    return max(FEWEST, min(MOST, int(SECONDS / (samples * seconds)))), samples
+    conversion: float
+    sample: float
+
+    @classmethod
+    def of(cls, ranges: Ranges, model: Model) -> Speed:
+        """Counted in the model's arithmetic: a search does the same on every machine."""
+        elements = products = 0.0
+        nodes = [n for n in model.graph.live() if n.key != "Constant"]
+        for node in nodes:
+            made = sum(ranges.elements(o.name) for o in node.outputs if o is not None)
+            elements += made
+            if node.op in HEAVY and len(node.inputs) > 1 and node.inputs[1] is not None:
+                sizes = [d for d in model.shape(node.inputs[1]) or () if isinstance(d, int)]
+                is_transposed = node.op == "ConvTranspose"
+                columns = sizes[0] if node.op == "Conv" or is_transposed else sizes[-1] if sizes else 1
+                times = _elements(node.inputs[0], ranges) if is_transposed else made
+                products += times * math.prod(sizes) / max(columns, 1)
+        return cls(BASE + len(nodes) / NODES, elements / ELEMENTS + products / PRODUCTS)
+
+    @property
+    def measurement(self) -> float:
+        """On one sample."""
+        return self.conversion + self.sample
+
+    @property
+    def is_slow(self) -> bool:
+        return LEAST_RUNS * self.measurement > SECONDS
+
+    @property
+    def budget(self) -> float:
+        """How many seconds a search may take."""
+        return max(SECONDS, LEAST_RUNS * self.measurement)

@@ -43,6 +43,8 @@ class Plan:
     repaired: dict[tuple[Node, int], float] = field(default_factory=dict)
     weights: set[Value] = field(default_factory=set)
     cast_sources: dict[Value, Value] = field(default_factory=dict)
+    _floats: dict[Node, list[tuple[int, Value]]] = field(default_factory=dict)
+    _supported: dict[tuple[Node, int, int, bool], bool] = field(default_factory=dict)
 
     def root(self, value: Value) -> Value:
         """The tensor before all casts between types of FAMILY, and before what names outputs."""
@@ -68,11 +70,14 @@ class Plan:
             return SINGLE
         return self.other.get(node, self.low).elem
 
-    def floats(self, node: Node) -> Iterator[tuple[int, Value]]:
+    def floats(self, node: Node) -> list[tuple[int, Value]]:
         """(position, tensor) of the inputs of a type of FAMILY."""
-        for position, value in enumerate(node.inputs):
-            if value is not None and self.is_family(value):
-                yield position, value
+        if node not in self._floats:
+            given = enumerate(node.inputs)
+            self._floats[node] = [
+                (position, value) for position, value in given if value is not None and self.is_family(value)
+            ]
+        return self._floats[node]
 
     def float_outputs(self, node: Node) -> list[Value]:
         """The outputs of a type of FAMILY."""
@@ -85,8 +90,9 @@ class Plan:
     def reads(self, node: Node) -> Iterator[tuple[int, Value, int]]:
         """(position, tensor, type) of the inputs of a type of FAMILY, with the type in which the node reads each."""
         for position, value in self.floats(node):
-            free = node not in self.fixed and takes(self.model, node, position, self.precision(node))
-            yield position, value, self.precision(node) if free else self.model.dtype(value)
+            elem = self.precision(node)
+            free = node not in self.fixed and self._supports(node, position, elem, False)
+            yield position, value, elem if free else self.model.dtype(value)
 
     def written(self, node: Node, index: int) -> int:
         """The type of an output of the node."""
@@ -94,9 +100,16 @@ class Plan:
         if value is None:
             return 0
         original = self.model.dtype(value)
-        if original not in FAMILY or node in self.fixed or not returns(self.model, node, index, self.precision(node)):
+        if original not in FAMILY or node in self.fixed or not self._supports(node, index, self.precision(node), True):
             return original
         return self.precision(node)
+
+    def _supports(self, node: Node, position: int, elem: int, output: bool) -> bool:
+        """Whether the operator takes or returns a type as well as fp32; kept, since every plan of a model asks."""
+        key = node, position, elem, output
+        if key not in self._supported:
+            self._supported[key] = _has(self.model, node, position, elem, output=output)
+        return self._supported[key]
 
     def type_of(self, value: Value) -> int:
         """The type in which a tensor is computed; constants have that of the file."""

@@ -18,6 +18,7 @@ from surgeon.proof.feeds import Feeds
 
 THREADS = 2  # of ONNX Runtime: with a fixed number, results do not depend on the machine
 AT_ONCE = 256  # tensors that the first run returns
+CHUNK = 1 << 16  # elements whose range is found in the processor's cache
 MOST_AT_ONCE = 1 << 26  # bytes that a run should return: memory is the limit, not time
 
 
@@ -45,13 +46,15 @@ class Ranges:
     def add(self, name: str, array: np.ndarray) -> None:
         """Note the range of a tensor on one feed. What is not finite in fp32 stays so in any type: a mask of -inf, and
         NaN in the row that it hides."""
-        size = np.abs(array)
         self._elements[name] = max(self._elements.get(name, 0), array.size)
-        largest = float(size.max(initial=0))
-        if not np.isfinite(largest):
-            largest = float(size[np.isfinite(size)].max(initial=0))
+        largest, smallest, flat = 0.0, np.inf, array.reshape(-1)
+        for start in range(0, flat.size, CHUNK):
+            size = np.abs(flat[start : start + CHUNK])
+            part = float(size.max())
+            largest = max(largest, part if np.isfinite(part) else float(size[np.isfinite(size)].max(initial=0)))
+            bits = size.view(f"u{size.itemsize}") - 1  # in the order of the numbers, and of 0 the largest
+            smallest = min(smallest, float(size[bits.argmin()]) or np.inf)
         self._largest[name] = max(self._largest.get(name, 0.0), largest)
-        smallest = float(size.min(initial=np.inf, where=size > 0))
         if smallest < np.inf:
             self._smallest[name] = min(self._smallest.get(name, np.inf), smallest)
 

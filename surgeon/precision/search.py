@@ -7,8 +7,8 @@ What an item that is not in the set adds to the score is taken to be independent
 squares add up. A search begins with the first of some sets that is enough, else with that of all items. Runs of
 neighbours are left out of it one at a time, roughly measured. The cheapest set by their sum is measured as a whole, and
 what the sum may be is corrected by that. Then the runs that add most are halved, and so on, and in the end what is not
-needed is removed. Every set that is taken was measured as a whole. Measurements are stored. When the budget is spent or
-the user stops the search, the best set so far is the answer.
+needed is removed. Every set that is taken was measured as a whole. Measurements are stored. When the budget is spent,
+nothing is left to gain or the user stops the search, the best set so far is the answer.
 """
 
 import math
@@ -26,12 +26,14 @@ PARTS = 16
 TRIES = 5  # sums that are measured for one division into runs
 CLOSE = 0.9  # of what is allowed: a sum that is tried
 NEAR = 0.8  # of what is allowed: a larger score is not worth another try
+STEP = 4.0  # times what a sum may be, at most, after a set that was measured
 LITTLE, MOST = 0.5, 0.95  # of what a run adds: where its first half adds less or more, the second is not measured
 LEAST = 1 / 8  # of what is allowed: what adds less is not divided
+WORTH = 1.02  # times the least cost of a set, enough or not: where one costs less no cheaper one is looked for
 
 
-class _SpentError(Exception):
-    """The budget is spent."""
+class _EndError(Exception):
+    """Nothing is left to gain, or the budget is spent, as the message says."""
 
 
 class Search(Generic[T]):
@@ -40,13 +42,11 @@ class Search(Generic[T]):
     score     measures a set
     enough    the largest score that is enough
     cost      what a set costs; called often, so it must be quick
-    budget    what may be spent: a measurement costs 1
+    budget    what may be spent
+    spent     what was spent so far; how many sets were measured where it is not given
     rough     measures a set roughly, for less; score where there is none
-    price     of a rough measurement
     choose    of what runs add alone, and what the squares of those left out may sum up to: the cheapest items to keep
     parts     how many runs of neighbours there are at first
-    known     scores of sets that were measured before, which cost nothing; new ones are added
-    roughly   the same of rough measurements
     measured  how many sets were measured by this search
     stopped   why it ended early; empty where it did not
     """
@@ -58,22 +58,22 @@ class Search(Generic[T]):
         *,
         budget: float,
         enough: float = 1.0,
+        spent: Callable[[], float] | None = None,
         rough: Callable[[Items[T]], float] | None = None,
-        price: float = 1.0,
         choose: Callable[[Mapping[Run[T], float], float], Items[T]] | None = None,
         parts: int = PARTS,
-        known: dict[Items[T], float] | None = None,
-        roughly: dict[Items[T], float] | None = None,
         progress: Progress = lambda phase, done, total: None,
     ) -> None:
         self._score, self._cost, self._progress = score, cost, progress
-        self._enough, self._rough, self._price, self._parts = enough, rough, price, parts
+        self._enough, self._rough, self._parts = enough, rough, parts
         self._choose = choose or self._first
         self._allowed = (CLOSE * enough) ** 2  # of the sum of squares
-        self.budget, self.spent, self.measured, self.stopped = budget, 0.0, 0, ""
-        self.known: dict[Items[T], float] = {} if known is None else known
-        self._roughly: dict[Items[T], float] = {} if roughly is None else roughly
+        self.measured, self.stopped = 0, ""
+        self._budget, self._spent = budget, spent or (lambda: float(self.measured))
+        self._before = self._spent()
+        self._known: dict[Items[T], float] = {}
         self._best: Items[T] | None = None
+        self._least = 0.0
 
     def cheapest(self, items: Sequence[T], starts: Iterable[Items[T]] = ()) -> Items[T]:
         """The cheapest set of `items` that was found to be enough; all of them where no other was.
@@ -81,11 +81,13 @@ class Search(Generic[T]):
         starts  sets that may be enough already, the likeliest first
         """
         self._best = None
+        cheap = self._choose({}, math.inf)
+        self._least = min(self._cost(cheap), self._cost(frozenset()))
         try:
-            found = next((s for s in (*starts, frozenset()) if self._is_enough(s)), frozenset(items))
+            found = next((s for s in (*starts, cheap, frozenset()) if self._is_enough(s)), frozenset(items))
             self._shrink(items, self._divided([item for item in items if item in found]))
-        except _SpentError:
-            self.stopped = f"the search ended after {self.measured} measurements"
+        except _EndError as end:
+            self.stopped = str(end)
         except KeyboardInterrupt:
             self.stopped = f"the search was stopped after {self.measured} measurements"
         return frozenset(items) if self._best is None else self._best
@@ -94,29 +96,29 @@ class Search(Generic[T]):
         return self._measured(chosen) <= self._enough
 
     def _measured(self, chosen: Items[T]) -> float:
-        if chosen not in self.known:
-            self._spend(1.0)
-            self.known[chosen] = self._score(chosen)
-        if self.known[chosen] <= self._enough and (self._best is None or self._cost(chosen) < self._cost(self._best)):
+        if chosen not in self._known:
+            self._spend()
+            self._known[chosen] = self._score(chosen)
+        if self._known[chosen] <= self._enough and (self._best is None or self._cost(chosen) < self._cost(self._best)):
             self._best = chosen
-        return self.known[chosen]
+            if self._cost(chosen) <= WORTH * self._least:
+                raise _EndError
+        return self._known[chosen]
 
-    def _spend(self, price: float) -> None:
-        if self.spent + price > self.budget:
-            raise _SpentError
-        self._progress("searching", int(self.spent), int(self.budget))
-        self.spent += price
+    def _spend(self) -> None:
+        spent = self._spent() - self._before
+        if spent >= self._budget:
+            raise _EndError(f"the search ended after {self.measured} measurements")
+        self._progress("searching", int(spent), int(self._budget))
         self.measured += 1
 
     def _added(self, everything: Items[T], run: Items[T]) -> float:
         """The score that a run adds which alone is left out, roughly."""
         others = everything - run
-        if self._rough is None or others in self.known:
+        if self._rough is None or others in self._known:
             return self._measured(others)
-        if others not in self._roughly:
-            self._spend(self._price)
-            self._roughly[others] = self._rough(others)
-        return self._roughly[others]
+        self._spend()
+        return self._rough(others)
 
     def _divided(self, items: Sequence[T]) -> Items[T]:
         """The best set that is found where the runs that add most are halved, and so on."""
@@ -131,12 +133,10 @@ class Search(Generic[T]):
             if not largest**2 > LEAST**2 * self._allowed:
                 break
             order = sorted((r for r in added if len(r) > 1), key=lambda r: -added[r])
-            for place, run in enumerate(order):
+            for place, run in enumerate(order[: max(1, self._parts // 2)]):
                 if place < self._parts // 4 or 2 * added[run] >= largest:
                     self._halve(everything, added, run)
-        found = everything if self._best is None else self._best
-        closed = self._closed(items, found)
-        return closed if self._is_enough(closed) else found
+        return everything if self._best is None else self._best
 
     def _halve(self, everything: Items[T], added: dict[Run[T], float], run: Run[T]) -> None:
         """Put its halves in place of a run. Where the first adds little, or nearly all, the second adds the rest."""
@@ -151,7 +151,7 @@ class Search(Generic[T]):
     def _try(self, added: Mapping[Run[T], float]) -> None:
         """Measure the cheapest sets by what runs add, for several sums that may be allowed."""
         low, high, seen = 0.0, math.inf, set[Items[T]]()
-        nothing = self.known.get(frozenset(), math.inf)
+        nothing = self._known.get(frozenset(), math.inf)
         unit = sum(score**2 for score in added.values()) / nothing**2 if 0 < nothing < math.inf else 1.0
         for _ in range(TRIES):
             chosen = self._choose(added, self._allowed * unit)
@@ -169,7 +169,7 @@ class Search(Generic[T]):
             else:
                 high = self._allowed
             times = (CLOSE * self._enough / max(score, 1e-30)) ** 2 if math.isfinite(score) else 0.0
-            self._allowed *= min(max(times, 1 / 16), 16.0)
+            self._allowed *= min(max(times, 1 / STEP), STEP)
             if not low < self._allowed < high:
                 self._allowed = math.sqrt(low * high) if low and high < math.inf else low * 4 or high / 4
 
@@ -180,15 +180,6 @@ class Search(Generic[T]):
         order = sorted(added, key=lambda run: (added[run] ** 2 / max(saved[run], 1e-9), -len(run)))
         count = _within(math.sqrt(allowed), [added[run] for run in order])
         return frozenset(item for run in order[count:] for item in run)
-
-    def _closed(self, items: Sequence[T], chosen: Items[T]) -> Items[T]:
-        """The set with the gaps between its items filled that cost less filled."""
-        at = [k for k, item in enumerate(items) if item in chosen]
-        for last, following in zip(at, at[1:], strict=False):
-            filled = chosen | frozenset(items[last + 1 : following])
-            if following > last + 1 and self._cost(filled) < self._cost(chosen):
-                chosen = filled
-        return chosen
 
     def _shrink(self, items: Sequence[T], found: Items[T]) -> None:
         """Remove from a set what it does not need: halves first, then quarters, and so on."""

@@ -1,6 +1,6 @@
 """The borders between 16 bits and fp32: which free nodes next to parts in fp32 become fp32, too."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from surgeon.ir.graph import Node
 from surgeon.precision.formats import SINGLE
@@ -8,7 +8,6 @@ from surgeon.precision.operators import KEEPS_NUMBERS
 from surgeon.precision.plan import Plan
 
 MAX_SWEEPS = 20
-MAX_ROW = 4  # nodes in a row that save a cast together, and none alone
 BETWEEN = "between parts in fp32"
 SCALING = "the scale or shift after a part in fp32"
 
@@ -17,7 +16,6 @@ def settle(plan: Plan, free: Sequence[Node]) -> None:
     """Decide for the free nodes of a plan, inputs first, until nothing changes.
 
     1. A node becomes fp32 where that saves a cast; what only moves numbers does where it costs none.
-       So do several in a row that save one together.
     2. The scale or shift after a part in fp32 becomes fp32 where it costs no cast.
     3. In the end, a node that became fp32 by rule 1 and saves nothing goes back.
     """
@@ -31,11 +29,11 @@ def settle(plan: Plan, free: Sequence[Node]) -> None:
 
 def _sweep(plan: Plan, free: Sequence[Node]) -> bool:
     """Look at each node once in either direction; whether one became fp32."""
-    changed, candidates = False, set(free)
+    changed = False
     for node in (*free, *reversed(free)):
         if node in plan.single:
             continue
-        if _saves(plan, node) or _saves_in_a_row(plan, node, candidates):
+        if _saves(plan, node):
             plan.single[node] = BETWEEN
             changed = True
         elif _is_scaling(plan, node):
@@ -50,27 +48,6 @@ def _saves(plan: Plan, node: Node) -> bool:
     if gain:
         return gain > 0
     return node.op in KEEPS_NUMBERS and any(plan.type_of(v) == SINGLE for v in plan.varying(node))
-
-
-def _saves_in_a_row(plan: Plan, node: Node, free: Collection[Node]) -> bool:
-    """Whether a node that reads fp32 saves a cast together with the next ones, one the only reader of the other; the
-    plan then has those in fp32."""
-    if not any(plan.type_of(v) == SINGLE for v in plan.varying(node)):
-        return False
-    row: list[Node] = []
-    while node in free and node not in plan.single and len(row) < MAX_ROW and _gain(plan, node) >= 0:
-        if row and _gain(plan, node) > 0:
-            plan.single[node] = BETWEEN
-            return True
-        plan.single[node] = BETWEEN
-        row.append(node)
-        readers = {user for o in node.outputs if o is not None for user in o.users}
-        if len(readers) != 1:
-            break
-        (node,) = readers
-    for undone in row:
-        del plan.single[undone]
-    return False
 
 
 def _is_scaling(plan: Plan, node: Node) -> bool:
