@@ -47,6 +47,14 @@ def test_a_failed_conversion_ends_with_its_error(
     assert any(line.startswith(last) and "; TensorRT-RTX supports all" in line for line in lines) and out.exists()
 
 
+def test_that_onnx_runtime_has_no_kernel_for_bf16_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = saved("g (float[8,8] x) => (float[8,8] y) { a = MatMul (x, x) y = Add (a, a) }", tmp_path)
+    assert main(["fix", str(source), "-o", str(tmp_path / "out.onnx"), "--for", "11", "--bf16"]) == 0
+    assert "\nONNX Runtime has no kernel for these types" in capsys.readouterr().out
+
+
 LOWEST = -3.4028234663852886e38
 # How exporters write a mask before a Softmax: m is true where a number counts.
 MASKS = {

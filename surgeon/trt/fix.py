@@ -331,6 +331,8 @@ def _loaded(source: Source, result: Result) -> Loaded:
         return Loaded(why=f"not loaded: {error}")
     if not loading.after:
         return Loaded()
+    if result.precision is not None and "NOT_IMPLEMENTED" in loading.after:
+        return Loaded(why=f"ONNX Runtime has no kernel for these types on a CPU, and does not load it: {loading.after}")
     said = "the original and not this" if loading.worse else "neither the original nor this"
     return Loaded(loading.worse, f"ONNX Runtime loads {said}: {loading.after}")
 
