@@ -16,7 +16,8 @@ A mutant is one file with one small mistake. These are made:
   the middle, the last);
 - a function returns None; the decorator that makes it a rule or a condition is dropped.
 
-Docstrings, reasons, annotations and `__all__` are left as they are.
+Docstrings, reasons, annotations and `__all__` are left as they are, and what only checks the code itself: `assert` and
+the `strict` of a zip.
 
 Each mutant runs in a child of this process, which imports surgeon with that one file changed, and meets, until one of
 them sees the mistake:
@@ -216,6 +217,8 @@ def _place(node: ast.AST, around: Place) -> Place:
 def _is_left(node: ast.AST) -> bool:
     if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
         return True
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
     if isinstance(node, ast.Assign):
         return ast.unparse(node.targets[0]) in ("__all__", "OPTIONS")
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
