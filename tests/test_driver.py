@@ -198,6 +198,17 @@ def test_skip_and_exclude() -> None:
     assert other.rewrites and other.warnings == ["--skip leaky:other* matches no node"]
 
 
+@pytest.mark.parametrize("name", [p.name for p in passes() if p.model_rules and not p.rules])
+def test_a_rule_over_the_whole_model_leaves_nodes_that_are_to_be_skipped(name: str) -> None:
+    """So it does where a rewrite was not proved."""
+    folder = casefile.HERE / name.replace("-", "_")
+    cases = [case for path in sorted(folder.glob("*.onnxtxt")) if (case := casefile.load(path)).expected is not None]
+    for case in cases:
+        options = {**case.options, "only": [name], "verify": "none", "skip": [f"{name}:*"]}
+        applied = surgeon.rewrite(case.model, **options).report.applied
+        assert name not in {a.pass_name for a in applied}, case.path.stem
+
+
 def test_what_reads_an_if_of_two_ranks_stays_where_its_rewrite_was_not_proved() -> None:
     """The rewrite is called by the node after the If."""
     case = casefile.load(casefile.HERE / "if_branch_ranks" / "empty_branch.onnxtxt")
