@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Span]:
     """The axes that are resampled. `wanted`: each axis of x, and its place among those that the Resize is about."""
-    shape, scales, sizes = b.Shape(x), *(b.root.inputs[k] if len(b.root.inputs) > k else None for k in (2, 3))
+    shape, scales, sizes = b.Shape(x), *(b.root.input_at(k) for k in (2, 3))
     given = [b.Cast(b.Gather(shape, np.asarray(at), axis=0), to=FLOAT) for at in wanted]
     asked = [b.Gather(scales if sizes is None else sizes, np.asarray(k), axis=0) for k in wanted.values()]
     if sizes is None:

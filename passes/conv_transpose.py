@@ -48,7 +48,7 @@ def decompose(b, x, weight):
         begin, end = [max(t - t // 2, 0) for t in totals], [max(t // 2, 0) for t in totals]
         padding = [m + max(-t, 0) for m, t in zip(attrs.pop("output_padding", [0] * (rank - 2)), totals, strict=True)]
         attrs |= {"pads": [*begin, *end], **({"output_padding": padding} if any(padding) else {})}
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = node.input_at(2)
     found = _taken(b, x, weight, bias, attrs)
     if found is not None:
         return found

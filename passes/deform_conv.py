@@ -36,7 +36,7 @@ def decompose(b, x, weight, offset):
         all(isinstance(d, int) for d in (channels, *kernel)), "its channels or the sizes of its kernel are not static"
     )
     count, pixels = node.attr("offset_group"), int(kernel[2]) * int(kernel[3])
-    bias, mask = (node.inputs[k] if len(node.inputs) > k else None for k in (3, 4))
+    bias, mask = (node.input_at(k) for k in (3, 4))
     dtype = b.dtype(x)
     if dtype in HALVES:
         x, weight, offset = (b.Cast(v, to=TensorProto.FLOAT) for v in (x, weight, offset))

@@ -95,7 +95,7 @@ def _waves(b: Builder, taken: Value, whole: Value, bins: Value, kind: int) -> tu
 
 def _number(b: Builder, position: int, default: int) -> int:
     """The constant input at a position; `default` where it is left out."""
-    value = b.root.inputs[position] if len(b.root.inputs) > position else None
+    value = b.root.input_at(position)
     if value is None:
         return default
     known = b.value(value)

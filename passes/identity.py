@@ -72,7 +72,7 @@ def twice(b, x):
 
 @rule(op.Dropout(x, ...), stage=Stage.CLEAN)
 def dropout(b, x):
-    training = b.root.inputs[2] if len(b.root.inputs) > 2 else None
+    training = b.root.input_at(2)
     require(training is None or _all(b.value(training), 0), "it may be in training mode")
     return _returns(b, x)
 

@@ -36,7 +36,7 @@ def decompose(b, x, indices):
     sizes = [(shape[a + 2] - 1) * strides[a] - pads[a] - pads[a + rank] + kernel[a] for a in range(rank)]
     batch = shape[0] if isinstance(shape[0], int) else -1
     whole = np.asarray([batch, shape[1], *sizes], np.int64)
-    asked = node.inputs[2] if len(node.inputs) > 2 else None
+    asked = node.input_at(2)
     same = asked is None or np.array_equal(b.value(asked), whole)
     require(same, "its output_shape is not what its kernel, strides and pads give")
     one = np.asarray([-1], np.int64)
@@ -60,7 +60,7 @@ def _of_any_size(b: Builder, x: Value, indices: Value, more: Sequence[int], stri
 
 def _pooled(b: Builder, indices: Value) -> Value | None:
     """What was pooled, where the output gets its shape back: that is what its indices count in."""
-    pool, asked = indices.producer, b.root.inputs[2] if len(b.root.inputs) > 2 else None
+    pool, asked = indices.producer, b.root.input_at(2)
     if asked is None or pool is None or pool.key != "MaxPool":
         return None
     source, sizes = input_of(pool), asked.producer

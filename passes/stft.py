@@ -43,7 +43,7 @@ def decompose(b, x, step, onesided):
 
 
 def _given(b: Builder, position: int) -> Value | None:
-    return b.root.inputs[position] if len(b.root.inputs) > position else None
+    return b.root.input_at(position)
 
 
 def _length(b: Builder, window: Value | None) -> int:

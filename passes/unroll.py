@@ -69,7 +69,7 @@ def _count(b: Builder) -> int | None:
 
 def _begins(b: Builder) -> bool | None:
     """Whether the first iteration runs; None where that is computed at run time."""
-    given = b.root.inputs[1] if len(b.root.inputs) > 1 else None
+    given = b.root.input_at(1)
     known = None if given is None else b.value(given)
     if given is None:
         return True

@@ -176,6 +176,10 @@ class Node:
             for inner in body.live_deep():
                 yield from (v for v in inner.inputs if v is not None)
 
+    def input_at(self, position: int) -> Value | None:
+        """The input at a position; None where it is empty or left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
     def operands(self) -> Sequence[Any]:
         """The inputs without trailing empty ones, as newer opsets have them.
 

@@ -14,7 +14,6 @@ from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, NORMALIZES, REDUCES
 from surgeon.pipeline.placement import FUSED, LAYERS, ONE_SCALE, RESIDUAL, TRANSPARENT, placed
 from surgeon.pipeline.quantizers import array_of, grid_of, unquantized
-from surgeon.targets.condition import input_of
 from surgeon.targets.target import Target
 
 QUANTIZERS = ("QuantizeLinear", "DequantizeLinear")
@@ -118,7 +117,7 @@ def _kinds(node: Node, model: Model) -> Iterator[Kind]:
 
 def _quantized(layer: Node) -> list[bool]:
     """Whether the activation is, and the weights are."""
-    return [_is_quantized(input_of(layer, k)) for k in range(2)]
+    return [_is_quantized(layer.input_at(k)) for k in range(2)]
 
 
 def _is_quantized(value: Value | None) -> bool:
@@ -144,19 +143,19 @@ def _pair(value: Value | None) -> Node | None:
 
 
 def _of_dequantizer(node: Node, model: Model) -> Iterator[Kind]:
-    x, scale = node.inputs[0], model.constant(input_of(node, 1))
+    x, scale = node.inputs[0], model.constant(node.input_at(1))
     if x is not None and model.dtype(x) == TensorProto.INT32:
         yield BIAS
     elif scale is not None and np.isnan(scale).any() and array_of(model, x).size:
         yield UNKNOWN
     elif scale is not None and not (np.isfinite(scale) & (scale > 0)).all():
         yield SCALE
-    elif _pair(node.outputs[0]) is None and array_of(model, input_of(node, 2)).any():
+    elif _pair(node.outputs[0]) is None and array_of(model, node.input_at(2)).any():
         yield ZERO
 
 
 def _of_quantizer(node: Node, model: Model) -> Iterator[Kind]:
-    scale, grid = model.constant(input_of(node, 1)), grid_of(node, model)
+    scale, grid = model.constant(node.input_at(1)), grid_of(node, model)
     if scale is not None and not (np.isfinite(scale) & (scale > 0)).all():
         yield SCALE
     elif grid is not None and grid[1].dtype == np.uint8:

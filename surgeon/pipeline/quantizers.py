@@ -16,7 +16,6 @@ from surgeon.ir.protos import copied, reads, reads_instead, refill
 from surgeon.ir.ranges import Ranges
 from surgeon.pipeline.prepared import Fresh, fresh_name
 from surgeon.report import counted
-from surgeon.targets.condition import input_of
 from surgeon.targets.target import Target
 
 # Operators that hand integers of their first input on as they are.
@@ -87,8 +86,8 @@ def grid_of(
 
     any_scale  the scale may be 0, negative or NaN
     """
-    shift = input_of(node, 2)
-    scale, zero = array_of(model, input_of(node, 1)), np.zeros(1, np.uint8) if shift is None else array_of(model, shift)
+    shift = node.input_at(2)
+    scale, zero = array_of(model, node.input_at(1)), np.zeros(1, np.uint8) if shift is None else array_of(model, shift)
     is_integer = zero.dtype.kind in "iu" and 8 * zero.dtype.itemsize in bits
     if scale.size != 1 or zero.size != 1 or not is_integer or not (any_scale or scale.reshape(()) > 0):
         return None
@@ -265,7 +264,7 @@ def _weights_of(node: Node, model: Model, found: Unquantized) -> dict[str, str]:
     ends = list(q.users)
     if q.is_output or not ends or any(end.op != "DequantizeLinear" or end.graph is not node.graph for end in ends):
         return {}
-    numbers, scale, zero = (array_of(model, input_of(node, k)) for k in range(3))
+    numbers, scale, zero = (array_of(model, node.input_at(k)) for k in range(3))
     axis = int(node.attrs.get("axis", 1)) % max(numbers.ndim, 1)
     fits = scale.size == 1 or (numbers.ndim and numbers.shape[axis] == scale.size)
     if numbers.dtype == np.float32 and fits and zero.dtype == np.int8 and not zero.any() and (scale > 0).all():
@@ -278,7 +277,7 @@ def _weights_of(node: Node, model: Model, found: Unquantized) -> dict[str, str]:
 def _is_weight(node: Node, model: Model, found: Unquantized) -> bool:
     """Whether a DequantizeLinear reads constants; it is noted as weights, or as a bias."""
     x, output = array_of(model, node.inputs[0]), node.outputs[0]
-    scale, zero = array_of(model, input_of(node, 1)), array_of(model, input_of(node, 2))
+    scale, zero = array_of(model, node.input_at(1)), array_of(model, node.input_at(2))
     maker = None if node.inputs[0] is None else node.inputs[0].producer
     if maker is not None and maker.op == "QuantizeLinear":
         return False

@@ -14,7 +14,6 @@ from surgeon.pipeline.placement import ONE_SCALE, RESIDUAL, Layer, channel_scale
 from surgeon.pipeline.prepared import fresh_name
 from surgeon.pipeline.quantizers import INT8, LEVELS, Eight, Grid, Unquantized, Weights, hold
 from surgeon.pipeline.symmetric_int8 import BY_AXIS
-from surgeon.targets.condition import input_of
 
 EIGHT_BITS = np.iinfo(np.int8)
 LEAST_FACTOR = 2.0**-12  # of a channel, next to the largest: fp16 holds it with all its digits
@@ -164,14 +163,14 @@ class Writing:
     def _bias(self, layer: Layer) -> np.ndarray | None:
         """The constant bias of a Conv, with what is added to it; None where there is none."""
         added = self.manner.biases.get(layer.y.name)
-        given = input_of(layer.node, 2)
+        given = layer.node.input_at(2)
         array = self.index.constant(given) if given is not None and self.index.is_constant(given) else None
         if given is not None and array is None:
             return None
         return added if array is None else array if added is None else array + added
 
     def _held_bias(self, layer: Layer, bias: np.ndarray) -> str:
-        given = input_of(layer.node, 2)
+        given = layer.node.input_at(2)
         held = hold(self.model, self.fresh(layer.y.name, "bias"), bias)
         if not self.manner.switched:
             return held

@@ -32,7 +32,6 @@ from surgeon.proof.feeds import EVERYDAY
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
 from surgeon.report import QUANTIZE, Applied
-from surgeon.targets.condition import input_of
 
 BY_AXIS = 13  # the opset from which DequantizeLinear takes a scale for each filter
 MEASURED = EVERYDAY - {"zero"}  # one number again and again has no usual error
@@ -148,11 +147,11 @@ def _with_numbers(source: ModelProto) -> ModelProto:
 
 def _is_written(node: Node, product: Product, model: Model) -> bool:
     """Whether all scales are constants, one of each activation; before opset 13 one of the weights, too."""
-    given = [input_of(node, k) for k in (1, 2, 4, 5, product.bias, product.scale, product.zero)]
+    given = [node.input_at(k) for k in (1, 2, 4, 5, product.bias, product.scale, product.zero)]
     if not all(model.constant(value) is not None for value in given if value is not None):
         return False
-    by_channel = model.opset >= BY_AXIS and model.constant(input_of(node, 3)) is not None
-    single = [input_of(node, k) for k in ([1, product.scale] if by_channel else [1, 4, product.scale])]
+    by_channel = model.opset >= BY_AXIS and model.constant(node.input_at(3)) is not None
+    single = [node.input_at(k) for k in ([1, product.scale] if by_channel else [1, 4, product.scale])]
     return all(array_of(model, value).size == 1 for value in single if value is not None)
 
 
@@ -165,7 +164,7 @@ def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterat
     x, x_scale, x_zero, w, w_scale, w_zero = node.inputs[:6]
     steps, weight_steps = array_of(model, x_scale), array_of(model, w_scale)
     op, stem = _of_floats(node), node.proto.output[0]
-    bias, scale = input_of(node, product.bias), input_of(node, product.scale)
+    bias, scale = node.input_at(product.bias), node.input_at(product.scale)
 
     def number(value: Value | None) -> str:
         if value is None:
@@ -196,7 +195,7 @@ def _product(model: Model, node: Node, product: Product, fresh: Fresh) -> Iterat
     multiplied.attribute.extend(node.proto.attribute)
     yield multiplied
     if scale is not None:
-        grid = [number(scale), number(input_of(node, product.zero))]
+        grid = [number(scale), number(node.input_at(product.zero))]
         yield helper.make_node("QuantizeLinear", [y, *grid], [stem], name=fresh(stem, "quantize"))
 
 

@@ -103,7 +103,7 @@ class Cost:
     def _padded(self, node: Node) -> Iterator[str]:
         """The mode of a Pad, and whether it pads columns and rows, as far as that is known."""
         yield node.attr("mode")
-        given = node.inputs[1] if len(node.inputs) > 1 else None
+        given = node.input_at(1)
         pads = node.attr("pads") if given is None else self._model.constant(given)
         if pads is not None and len(pads):
             last = len(pads) // 2 - 1

@@ -78,11 +78,6 @@ def document(section: str, source: str) -> str:
     return "; ".join(filter(None, (f"docs/trt-support.md section {section}" if section else "", source)))
 
 
-def input_of(node: Node, position: int) -> Value | None:
-    """The input at a position; None where it is empty or left out."""
-    return node.inputs[position] if position < len(node.inputs) else None
-
-
 def is_weights(value: Value | None) -> bool:
     """Whether the parser sees weights or nothing: an initializer, a Constant node, or no value."""
     if value is None or value.tensor is not None:
@@ -92,14 +87,20 @@ def is_weights(value: Value | None) -> bool:
 
 def dtype_of(node: Node, position: int = 0) -> int:
     """The type of an input, as TensorProto.DataType has it; 0 where it is left out or not inferred."""
-    value = input_of(node, position)
+    value = node.input_at(position)
     return 0 if value is None else node.graph.model.dtype(value)
 
 
 def shape_of(node: Node, position: int = 0) -> Shape | None:
     """The sizes of an input, names and None for those that are not static; None where the rank is not inferred."""
-    value = input_of(node, position)
+    value = node.input_at(position)
     return None if value is None else node.graph.model.shape(value)
+
+
+def size_along(node: Node, axis: int) -> int | str | None:
+    """The size of the first input along an axis, a number or a name; None where there is neither, or no such axis."""
+    shape = shape_of(node) or ()
+    return shape[axis] if -len(shape) <= axis < len(shape) else None
 
 
 def rank_of(node: Node, position: int = 0) -> int | None:

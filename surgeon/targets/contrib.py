@@ -7,7 +7,7 @@ table: they need plugins that it does not bring.
 from collections.abc import Callable
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import input_of, outputs_of, rank_of, shape_of
+from surgeon.targets.condition import outputs_of, rank_of, shape_of
 from surgeon.targets.conditions.attention import why_not_rotated
 
 READ = frozenset({"num_heads", "scale", "unidirectional"})  # of MultiHeadAttention; any other attribute is refused
@@ -15,9 +15,9 @@ PLAIN = 3  # inputs of a MultiHeadAttention: query, key, value
 
 
 def _multi_head_attention(node: Node) -> str | None:
-    if any(input_of(node, position) is not None for position in range(PLAIN, len(node.inputs))):
+    if any(node.input_at(position) is not None for position in range(PLAIN, len(node.inputs))):
         return "an input after query, key and value is refused"
-    if any(input_of(node, position) is None for position in range(PLAIN)):
+    if any(node.input_at(position) is None for position in range(PLAIN)):
         return "query, key and value must be given apart"
     if outputs_of(node) > 1:
         return "more than one output is refused"
@@ -30,7 +30,7 @@ def _multi_head_attention(node: Node) -> str | None:
     query, key, value = shapes
     if key is not None and value is not None and key[2] != value[2]:
         return "keys and values of different sizes are refused"
-    apart = input_of(node, 1) is not input_of(node, 2)
+    apart = node.input_at(1) is not node.input_at(2)
     if apart and query is not None and query[1] == 1 and 1 in (query[0], node.attrs.get("num_heads")):
         return "there is no kernel for one query"
     return None

@@ -13,7 +13,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, FILLS, MOVES, OPERATORS, PICKS
 from surgeon.ir.ranges import Range, Ranges
-from surgeon.targets.condition import constant_of, input_of
+from surgeon.targets.condition import constant_of
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 HELD = Range(LOWEST, HIGHEST, whole=True)  # what is taken for granted of every other tensor
@@ -123,7 +123,7 @@ def _notices(node: Node, position: int, found: Beyond) -> bool:
     if (node.key, position) in ABSORBED or node.key in SIGN_ALONE:
         return False
     if node.key in COMPARES:
-        other = input_of(node, 1 - position)
+        other = node.input_at(1 - position)
         if other is None or beyond(other) is not None:
             return True
         against = constant_of(node, 1 - position)

@@ -11,7 +11,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, MOVES
-from surgeon.targets.condition import dtype_of, input_of
+from surgeon.targets.condition import dtype_of
 from surgeon.targets.releases import Range, between, dotted
 from surgeon.targets.target import Target
 
@@ -38,7 +38,7 @@ class Bug(NamedTuple):
 
 
 def _maker(node: Node | None, position: int = 0) -> Node | None:
-    value = None if node is None else input_of(node, position)
+    value = None if node is None else node.input_at(position)
     return None if value is None else value.producer
 
 

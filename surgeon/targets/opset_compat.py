@@ -6,7 +6,7 @@ they say what it does anyway, the node is read as intended.
 
 from surgeon.ir.graph import Node
 from surgeon.ir.schemas import schema
-from surgeon.targets.condition import constant_of, opset_of, rank_of, shape_of
+from surgeon.targets.condition import constant_of, opset_of, rank_of, size_along
 
 
 def why_newer(node: Node, opset: int, *, refused: bool = True) -> str | None:
@@ -46,6 +46,5 @@ def _changes_nothing(node: Node, attribute: str) -> bool:
 
 def _splits_evenly(node: Node) -> bool:
     """Whether a Split makes parts of one size, which is what a parser does without sizes."""
-    shape, axis = shape_of(node), node.attr("axis") or 0
-    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    size = size_along(node, node.attr("axis"))
     return isinstance(size, int) and size % len(node.outputs) == 0 and node.attr("num_outputs") == len(node.outputs)

@@ -25,7 +25,6 @@ from surgeon.targets.condition import (
     document,
     dtype_name,
     dtype_of,
-    input_of,
     is_weights,
     opset_of,
     outputs_of,
@@ -242,14 +241,14 @@ def _asks_input(row: Row, position: int) -> Part:
     def asks(node: Node) -> bool:
         if types is not None and not types(dtype_of(node, position)):
             return False
-        if weights is not None and is_weights(input_of(node, position)) is not weights:
+        if weights is not None and is_weights(node.input_at(position)) is not weights:
             return False
         if ranks is not None:
             rank = rank_of(node, position)
             if rank is None or not ranks(rank):
                 return False
         if makers is not None:
-            value = input_of(node, position)
+            value = node.input_at(position)
             if not makers("" if value is None or value.producer is None else value.producer.key):
                 return False
         return sizes is None or sizes(shape_of(node, position))
@@ -266,7 +265,7 @@ def _asks_sizes(sizes: Values | Mapping[int, Values]) -> Callable[[Shape | None]
 
 
 def _has(node: Node, name: int | str) -> bool:
-    return name in node.attrs if isinstance(name, str) else input_of(node, name) is not None
+    return name in node.attrs if isinstance(name, str) else node.input_at(name) is not None
 
 
 def _made(node: Node) -> int:

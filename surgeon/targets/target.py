@@ -23,7 +23,7 @@ from surgeon.targets import (
     plugins,
     tables,
 )
-from surgeon.targets.condition import Check, Condition, handed_on, input_of, is_weights, opset_of
+from surgeon.targets.condition import Check, Condition, handed_on, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
 from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of
@@ -259,7 +259,7 @@ class Target:
             why = f"{node.op} is not in opset {self.opset}, the newest that this parser reads"
             return Unsupported(Kind.OPERATOR, why)
         for position in importer.constant_inputs:
-            if not is_weights(input_of(node, position)) and not (self.rtx and _becomes_weights(node, position)):
+            if not is_weights(node.input_at(position)) and not (self.rtx and _becomes_weights(node, position)):
                 return Unsupported(Kind.NODE, f"its input {position} must be an initializer")
         for check in importer.checks:
             why = check(node)
@@ -379,7 +379,7 @@ def _importer(constant_inputs: tuple[int, ...], held: list[Condition], doubted: 
 
 
 def _branch_left_out(node: Node) -> Graph | None:
-    condition = input_of(node, 0)
+    condition = node.input_at(0)
     known = node.graph.model.constant(condition) if condition is not None and condition.is_written else None
     if known is None or known.size != 1:
         return None
@@ -388,7 +388,7 @@ def _branch_left_out(node: Node) -> Graph | None:
 
 def _becomes_weights(node: Node, position: int) -> bool:
     """Whether TensorRT-RTX makes weights of an input that is computed; measured with TensorRT-RTX 1.7.1."""
-    value = input_of(node, position)
+    value = node.input_at(position)
     if node.key in tables.RTX_FOLDING:
         return value is not None and node.graph.model.is_constant(value)
     return is_weights(handed_on(value, by=("Cast", "Identity")))

@@ -5,7 +5,7 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import ELEMENTWISE
-from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, input_of, is_weights, rank_of
+from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, is_weights, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
 from surgeon.targets.rows import KNOWN, refuses
 
@@ -58,7 +58,7 @@ def selu_defaults(node: Node) -> str | None:
 @condition("Clip", between((8, 0), (8, 6)), section="2",
            source="onnx-tensorrt@6ba67d3: only supports FLOAT or INT32 inputs for Clip")  # fmt: skip
 def clip_tensors(node: Node) -> str | None:
-    low, high = input_of(node, 1), input_of(node, 2)
+    low, high = node.input_at(1), node.input_at(2)
     if dtype_of(node) in CLIPPED_BY_TENSORS:
         return None
     if low is None and high is not None and is_weights(high) and dtype_of(node) != TensorProto.DOUBLE:
@@ -72,9 +72,9 @@ def clip_tensors(node: Node) -> str | None:
            source="measured with TensorRT-RTX 1.7.1: Cannot convert scalar operand of type 9 to float in "
                   "__mye55_dconst; 64 numbers are taken, 72 are not")  # fmt: skip
 def clip_weights(node: Node) -> str | None:
-    bounds = [bound for bound in (1, 2) if input_of(node, bound) is not None]
+    bounds = [bound for bound in (1, 2) if node.input_at(bound) is not None]
     whole = dtype_of(node) in (TensorProto.INT32, TensorProto.INT64)
-    if not whole or not is_weights(input_of(node, 0)) or len(bounds) == 2:
+    if not whole or not is_weights(node.input_at(0)) or len(bounds) == 2:
         return None
     given = constant_of(node, 0)
     return "many constant integers without both bounds are refused" if given is not None and given.size > 64 else None
@@ -100,7 +100,7 @@ FUSED = ELEMENTWISE - {"Celu", "Identity", "Shrink"}
                   "operator beside it the numbers come out as they went in, Add and Mul of two tensors "
                   "among them; alone they are rounded")  # fmt: skip
 def fused_round(node: Node) -> str | None:
-    given, made = input_of(node, 0), node.outputs[0]
+    given, made = node.input_at(0), node.outputs[0]
     maker = None if given is None else given.producer
     readers = () if made is None else made.users
     beside = [n for n in (maker, *readers) if n is not None and n.op in FUSED]

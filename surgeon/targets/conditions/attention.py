@@ -4,7 +4,7 @@ from onnx import TensorProto
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
-from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, input_of, may_match, shape_of
+from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, may_match, shape_of
 from surgeon.targets.releases import RTX, in_doubt, since
 from surgeon.targets.rows import above, other_than, refuses
 
@@ -75,7 +75,7 @@ def attention_kernel(node: Node) -> str | None:
     if shape[-2] == 1:
         return "there is no kernel for one query"
     alike = node.attr("q_num_heads") == node.attr("kv_num_heads")
-    if len(shape) == 3 and alike and input_of(node, 3) is None and not node.attr("is_causal"):
+    if len(shape) == 3 and alike and node.input_at(3) is None and not node.attr("is_causal"):
         return None
     if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return f"there is no kernel for {dtype_name(dtype)}"
@@ -91,7 +91,7 @@ def attention_kernel(node: Node) -> str | None:
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX: its process dies of it while it builds")
 def attention_to_itself(node: Node) -> str | None:
-    queries, keys = (handed_on(input_of(node, position)) for position in (0, 1))
+    queries, keys = (handed_on(node.input_at(position)) for position in (0, 1))
     if queries is None or queries is not keys:
         return None
     return "queries and keys are one tensor, and the builder's process dies of it"

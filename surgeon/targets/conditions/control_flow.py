@@ -9,13 +9,13 @@ from surgeon.ir.following import sources
 from surgeon.ir.graph import Graph, Node, Value, scopes_of
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import COMPARES, ELEMENTWISE, KEEP_ORDER, LOGICAL, MEASURES
+from surgeon.ir.sizes import shape_slice
 from surgeon.targets.condition import (
     condition,
     constant_of,
     dtype_name,
     dtype_of,
     handed_on,
-    input_of,
     is_weights,
     rank_of,
     shape_of,
@@ -47,7 +47,7 @@ ROWS = tuple(
                   "condition that is given; measured with TensorRT 8.4.1.5 and TensorRT-RTX: `Node input "
                   "was not registered`")  # fmt: skip
 def loop_condition(node: Node) -> str | None:
-    if input_of(node, 1) is not None or not node.bodies:
+    if node.input_at(1) is not None:
         return None
     body = node.bodies[0]
     handed = body.values[body.proto.input[1].name]
@@ -61,7 +61,7 @@ NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
 
 def _has_limit(node: Node) -> bool:
     """Whether the parser sees a limit on the iterations; an initializer that a caller may replace is fixed to it."""
-    given = input_of(node, 0)
+    given = node.input_at(0)
     if given is None:
         return False
     if given.tensor is None:
@@ -75,16 +75,16 @@ def _has_limit(node: Node) -> bool:
            source="measured with TensorRT-RTX 1.7.1: cannot infer the shape of scan output since no trip "
                   "limit was set")  # fmt: skip
 def endless_loop(node: Node) -> str | None:
-    if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
+    if _has_limit(node) or not _returns_rows(node):
         return None
-    return None if _has_limit(node) else "what each iteration returns is refused without a limit on the iterations"
+    return "what each iteration returns is refused without a limit on the iterations"
 
 
 @condition("Loop", between((7, 0), (8, 4)),
            source="onnx-tensorrt@6f64911 to @63d626b: a counter is made where a limit is given, and be "
                   "it 2147483647; measured with TensorRT 8.4.1.5: `Node input was not registered`")  # fmt: skip
 def unlimited_loop(node: Node) -> str | None:
-    return None if input_of(node, 0) is not None else _number_without_limit(node)
+    return None if node.input_at(0) is not None else _number_without_limit(node)
 
 
 @condition("Loop", since(8, 5, rtx=True),
@@ -95,8 +95,6 @@ def uncounted_loop(node: Node) -> str | None:
 
 
 def _number_without_limit(node: Node) -> str | None:
-    if not node.bodies:
-        return None
     body = node.bodies[0]
     number = body.values[body.proto.input[0].name]
     if not number.users and number not in body.outputs:
@@ -108,11 +106,14 @@ def _number_without_limit(node: Node) -> str | None:
            source="onnx-tensorrt@84b5be1 to @96e7811: addLoopOutput(kCONCATENATE).setInput(1, "
                   "tripLimit); measured with TensorRT-RTX: its output has as many rows as the limit")  # fmt: skip
 def ended_early(node: Node) -> str | None:
-    if not node.bodies or len(node.bodies[0].proto.output) - 1 <= max(len(node.proto.input) - 2, 0):
-        return None
-    if input_of(node, 0) is None or _runs_on(node.bodies[0]):
+    if not _returns_rows(node) or node.input_at(0) is None or _runs_on(node.bodies[0]):
         return None
     return "what the iterations return has a row for each that the limit allows, though the condition may end it"
+
+
+def _returns_rows(loop: Node) -> bool:
+    """Whether each iteration of a Loop returns something beside its condition and state."""
+    return len(loop.bodies[0].proto.output) - 1 > max(len(loop.proto.input) - 2, 0)
 
 
 def _runs_on(body: Graph) -> bool:
@@ -128,8 +129,6 @@ def _runs_on(body: Graph) -> bool:
            source="TensorRT: IRecurrenceLayer must have inputs with same shape; measured with "
                   "TensorRT-RTX 1.7.1")  # fmt: skip
 def growing_state(node: Node) -> str | None:
-    if not node.bodies:
-        return None
     body = node.bodies[0]
     for info, result in zip(body.proto.input[2:], body.outputs[1:], strict=False):
         maker = result.producer
@@ -144,8 +143,6 @@ def growing_state(node: Node) -> str | None:
                   "convertToScalar; measured with TensorRT 8.4.1.5: inputs to IRecurrenceLayer have "
                   "different dimensions")  # fmt: skip
 def numbered_rows(node: Node) -> str | None:
-    if not node.bodies:
-        return None
     body = node.bodies[0]
     number = body.values[body.proto.input[0].name]
     if body.model.shape(number) != ():
@@ -184,8 +181,6 @@ def _one_deeper(body: Graph, number: Value) -> set[Value]:
            source="`IIfConditionalOutputLayer inputs must have the same shape`; other sizes of one rank "
                   "are taken, as was measured with TensorRT-RTX")  # fmt: skip
 def branches_of_other_rank(node: Node) -> str | None:
-    if len(node.bodies) != 2:
-        return None
     model, (then, other) = node.graph.model, node.bodies
     for one, two in zip(then.outputs, other.outputs, strict=True):
         ranks = {len(shape) for shape in map(model.shape, (one, two)) if shape is not None}
@@ -199,7 +194,7 @@ def branches_of_other_rank(node: Node) -> str | None:
                   "not a build-time constant")  # fmt: skip
 def undecided_branches(node: Node) -> str | None:
     why = branches_of_other_rank.check(node)
-    return None if why is None or is_decided(input_of(node, 0)) else f"{why}, and its condition is not constant"
+    return None if why is None or is_decided(node.input_at(0)) else f"{why}, and its condition is not constant"
 
 
 @condition("If", between((8, 4), (8, 4)),
@@ -221,7 +216,7 @@ def nested_sizes(node: Node) -> str | None:
 
 def _unequal_results(node: Node) -> tuple[list[int], list[int]] | None:
     """The static sizes of a result of an If that its branches make in different ones of one rank."""
-    if node.key != "If" or len(node.bodies) != 2:
+    if node.key != "If":
         return None
     for one, other in zip(*(body.outputs for body in node.bodies), strict=True):
         left, right = map(node.graph.model.shape, (one, other))
@@ -260,13 +255,12 @@ def is_decided(value: Value | None) -> bool:
 
 
 def _is_static_size(gather: Node) -> bool:
-    sizes, position = input_of(gather, 0), constant_of(gather, 1)
+    sizes, position = gather.input_at(0), constant_of(gather, 1)
     if sizes is None or sizes.producer is None or sizes.producer.key != "Shape" or position is None:
         return False
-    shape = shape_of(sizes.producer, 0)
-    if shape is None or sizes.producer.attrs.get("start") or "end" in sizes.producer.attrs:
-        return False
-    return all(-len(shape) <= p < len(shape) and isinstance(shape[p], int) for p in map(int, position.reshape(-1)))
+    shape = shape_of(sizes.producer)
+    kept = () if shape is None else shape_slice(sizes.producer, shape)
+    return all(-len(kept) <= p < len(kept) and isinstance(kept[p], int) for p in map(int, position.reshape(-1)))
 
 
 @condition("Dropout If Loop Scan TopK", RTX,
@@ -297,8 +291,6 @@ def captured_small_type(node: Node) -> str | None:
 
 @condition("If", RTX, source="measured with TensorRT-RTX 1.7.1: Quantized constant is only allowed before DQ")
 def captured_twice(node: Node) -> str | None:
-    if len(node.bodies) != 2:
-        return None
     one, other = (_dequantized_from_outside(body) for body in node.bodies)
     for value in (value for value in one if value in other):
         dtype = dtype_name(node.graph.model.dtype(value))
@@ -312,7 +304,7 @@ def _read_from_outside(body: Graph) -> Iterator[Value]:
 
 def _dequantized_from_outside(body: Graph) -> list[Value]:
     """The weights outside of a body, of int8 and smaller types, that its DequantizeLinear nodes read."""
-    read = (input_of(node, 0) for node in body.of(["DequantizeLinear"]))
+    read = (node.input_at(0) for node in body.of(["DequantizeLinear"]))
     held = (value for value in read if value is not None and value.graph is not body and is_weights(value))
     return [value for value in held if body.model.dtype(value) in (TensorProto.INT8, *PACKED)]
 
@@ -356,8 +348,6 @@ def _is_drawn_plainly(maker: Node, made: Value) -> bool:
 
 def _returned_each_time(node: Node) -> list[Value]:
     """What the iterations of a Loop or Scan return, after its condition and state."""
-    if not node.bodies:
-        return []
     given = len(node.proto.input)
     before = 1 + max(given - 2, 0) if node.key == "Loop" else given - node.attr("num_scan_inputs")
     return node.bodies[0].outputs[before:]
@@ -376,6 +366,6 @@ def _follows(values: Iterable[Value | None], body: Graph) -> bool:
 def shape_of_each(node: Node) -> str | None:
     for body in node.bodies:
         for inner in (inner for scope in scopes_of(body) for inner in scope.of(SHAPE_INPUTS)):
-            if _follows((input_of(inner, position) for position in SHAPE_INPUTS[inner.key]), body):
+            if _follows((inner.input_at(position) for position in SHAPE_INPUTS[inner.key]), body):
                 return f"the shape that {inner.op} in its body makes follows from the iteration"
     return None

@@ -8,12 +8,12 @@ from surgeon.targets.condition import (
     constant_of,
     dtype_of,
     handed_on,
-    input_of,
     is_weights,
     may_match,
     opset_of,
     rank_of,
     shape_of,
+    size_along,
 )
 from surgeon.targets.releases import RTX, RTX_ALONE, between, since, up_to
 from surgeon.targets.rows import DYNAMIC, below, other_than, refuses, some
@@ -75,7 +75,7 @@ ROWS = (
                   "axes.size(); measured with TensorRT-RTX")  # fmt: skip
 def slice_axes(node: Node) -> str | None:
     starts, rank = shape_of(node, 1), rank_of(node)
-    if starts is None or rank is None or input_of(node, 3) is not None or starts == (rank,):
+    if starts is None or rank is None or node.input_at(3) is not None or starts == (rank,):
         return None
     return "axes is left out, which stands for every dimension"
 
@@ -83,11 +83,9 @@ def slice_axes(node: Node) -> str | None:
 @condition("Split", between((8, 0), (9, 3)), source="onnx-tensorrt@1def182: num_outputs is not read, equal parts alone")
 def split_uneven(node: Node) -> str | None:
     count = node.attrs.get("num_outputs")
-    if count is None or input_of(node, 0) is None:
+    if count is None:
         return None
-    sizes = shape_of(node)
-    axis = node.attr("axis") or 0
-    size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
+    size = size_along(node, node.attr("axis"))
     if isinstance(size, int) and size % count == 0:
         return None
     return f"num_outputs {count} does not divide the dimension"
@@ -100,9 +98,9 @@ def slice_steps(node: Node) -> str | None:
     starts, rank = shape_of(node, 1), rank_of(node)
     if dtype_of(node, 1) != TensorProto.INT32:
         return None
-    if input_of(node, 4) is not None:
-        return None if is_weights(input_of(node, 4)) else "steps that are computed are refused in int32"
-    if not all(is_weights(input_of(node, position)) for position in (1, 2, 3)):
+    if node.input_at(4) is not None:
+        return None if is_weights(node.input_at(4)) else "steps that are computed are refused in int32"
+    if not all(is_weights(node.input_at(position)) for position in (1, 2, 3)):
         return None
     return None if starts is None or starts == (rank,) else "steps are left out, and the positions are int32"
 
@@ -132,7 +130,7 @@ def split_outputs(node: Node) -> str | None:
 def given_length(node: Node) -> str | None:
     first = 0 if node.op == "ConstantOfShape" else 1
     for position in range(first, len(node.inputs)):
-        found = handed_on(input_of(node, position))
+        found = handed_on(node.input_at(position))
         if found is None or not (found.is_input and found.graph is found.graph.model.graph):
             continue
         shape = found.graph.model.shape(found)
@@ -153,7 +151,7 @@ slice_lengths = refuses("Slice", between((8, 4), (8, 4)), input=(1, 2, 4), size=
            source="measured with TensorRT-RTX 1.7.1: The shape of input starts misaligns with the shape "
                   "of input axes; ISliceLayer input 1 must have the same length as axes input")  # fmt: skip
 def slice_counts(node: Node) -> str | None:
-    shapes = [shape_of(node, position) for position in (1, 2, 3, 4) if input_of(node, position) is not None]
+    shapes = [shape_of(node, position) for position in (1, 2, 3, 4) if node.input_at(position) is not None]
     counts = {shape[0] for shape in shapes if shape is not None and len(shape) == 1 and isinstance(shape[0], int)}
     return f"its inputs have {' and '.join(map(str, sorted(counts)))} numbers" if len(counts) > 1 else None
 
@@ -203,11 +201,10 @@ def repeated_axes(node: Node) -> str | None:
            source="measured with TensorRT-RTX 1.7.1: batch dimension not matching between input and "
                   "sequenceLens")  # fmt: skip
 def other_examples(node: Node) -> str | None:
-    shape, lengths, axis = shape_of(node), shape_of(node, 1), node.attrs.get("batch_axis", 1)
-    if shape is None or lengths is None or len(lengths) != 1 or not -len(shape) <= axis < len(shape):
+    size, lengths = size_along(node, node.attr("batch_axis")), shape_of(node, 1)
+    if not lengths or may_match((size,), lengths):
         return None
-    same = may_match((shape[axis],), lengths)
-    return None if same else f"there are {lengths[0]} lengths for {shape[axis]} examples"
+    return f"there are {lengths[0]} lengths for {size} examples"
 
 
 @condition("Tile", RTX,
@@ -225,8 +222,6 @@ def given_counts(node: Node) -> str | None:
 
 @condition("Hardmax", RTX, source="measured with TensorRT-RTX 1.7.1: K of 1 not consistent with axis of length 0")
 def largest_of_none(node: Node) -> str | None:
-    shape, axis = shape_of(node), node.attr("axis")
-    if not shape or not -len(shape) <= axis < len(shape):
-        return None
-    reached = shape[axis:] if opset_of(node) < 13 else (shape[axis],)
+    shape, axis = shape_of(node) or (), node.attr("axis")
+    reached = shape[axis:] if opset_of(node) < 13 else (size_along(node, axis),)
     return "the axis has no elements" if 0 in reached else None

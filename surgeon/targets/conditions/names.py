@@ -5,7 +5,7 @@ one name twice.
 """
 
 from surgeon.ir.graph import Node, Value
-from surgeon.targets.condition import condition, input_of, rank_of
+from surgeon.targets.condition import condition, rank_of
 from surgeon.targets.releases import between, since
 
 
@@ -13,7 +13,7 @@ from surgeon.targets.releases import between, since
            source="onnx-tensorrt@84b5be1 to @96e7811: registerTensor(cond, body.input(1).name()) of a "
                   "scalar; measured with TensorRT-RTX 1.7.1")  # fmt: skip
 def looped_input(node: Node) -> str | None:
-    condition = input_of(node, 1)
+    condition = node.input_at(1)
     if not _is_given(condition) or rank_of(node, 1) or not node.bodies:
         return None
     return _renamed(condition, node.bodies[0].proto.input[1].name)
@@ -43,9 +43,9 @@ def dropped_input(node: Node) -> str | None:
 def keeps_name(identity: Node) -> bool:
     """Whether an Identity of an input of the model is the condition of a Loop, which would rename the input."""
     made = identity.outputs[0]
-    if made is None or not _is_given(input_of(identity, 0)) or rank_of(identity):
+    if made is None or not _is_given(identity.input_at(0)) or rank_of(identity):
         return False
-    return any(user.key == "Loop" and input_of(user, 1) is made for user in made.users)
+    return any(user.key == "Loop" and user.input_at(1) is made for user in made.users)
 
 
 def _is_given(value: Value | None) -> bool:
@@ -55,7 +55,7 @@ def _is_given(value: Value | None) -> bool:
 
 def _handed_on(node: Node) -> str | None:
     """The reason why a node that hands an input of the model on as its own is unsupported."""
-    given, made = input_of(node, 0), node.outputs[0]
+    given, made = node.input_at(0), node.outputs[0]
     if not _is_given(given) or made is None:
         return None
     return _renamed(given, f"__{made.name}" if made.is_output else made.name)

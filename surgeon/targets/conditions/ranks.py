@@ -3,7 +3,7 @@
 from itertools import zip_longest
 
 from surgeon.ir.graph import Node
-from surgeon.targets.condition import condition, handed_on, input_of, rank_of, shape_of
+from surgeon.targets.condition import condition, handed_on, rank_of, shape_of
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
@@ -120,7 +120,7 @@ def wider_slope(node: Node) -> str | None:
     "ConstantOfShape", RTX, source="measured with TensorRT-RTX 1.7.1: no profile is taken for an input of no elements"
 )
 def shape_of_nothing(node: Node) -> str | None:
-    found = handed_on(input_of(node, 0))
+    found = handed_on(node.input_at(0))
     if found is None or not found.is_input or shape_of(node) != (0,):
         return None
     return f"its shape is the input '{found.name}', which has no elements"

@@ -3,7 +3,7 @@
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import REDUCES
-from surgeon.targets.condition import condition, constant_of, input_of, rank_of
+from surgeon.targets.condition import condition, constant_of, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
 from surgeon.targets.rows import Limit, above, other_than, refuses, some
 
@@ -14,7 +14,7 @@ REDUCE = " ".join(sorted(REDUCES))
 @condition(" ".join(sorted(REDUCES - {"ReduceSum", "ReduceLogSum"})), up_to(9, 3), section="1b",
            source="onnx-tensorrt@1def182 builtin_op_importers.cpp: reduceTensor(inputs.at(0)) alone")  # fmt: skip
 def reduce_axes(node: Node) -> str | None:
-    if input_of(node, 1) is None or _is_over_every_axis(node):
+    if node.input_at(1) is None or _is_over_every_axis(node):
         return None
     return "the axes are an input, which this parser does not read: it would reduce over every axis"
 
@@ -36,14 +36,14 @@ def is_handed_on(node: Node) -> bool:
 
 def reduces_nothing(node: Node) -> bool:
     """Whether noop_with_empty_axes holds: there are no axes."""
-    return node.attr("noop_with_empty_axes") == 1 and input_of(node, 1) is None and "axes" not in node.attrs
+    return node.attr("noop_with_empty_axes") == 1 and node.input_at(1) is None and "axes" not in node.attrs
 
 
 @condition("MeanVarianceNormalization", since(8, 5, rtx=True),
            source="measured with TensorRT-RTX 1.7.1: invalid reduction dimension 3; the same axes by "
                   "default in every release")  # fmt: skip
 def normalized_axes(node: Node) -> str | None:
-    rank, axes = rank_of(node), node.attr("axes") or (0, 2, 3)
+    rank, axes = rank_of(node), node.attr("axes")
     if rank is None or all(-rank <= axis < rank for axis in axes):
         return None
     return f"the axes {list(axes)} are more than the {rank} dimensions"

@@ -2,7 +2,7 @@
 
 from onnx import TensorProto
 
-from surgeon.ir.following import sources
+from surgeon.ir.following import readers, sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import FLOATS, is_static
 from surgeon.ir.model import Model
@@ -18,7 +18,7 @@ from surgeon.ir.operators import (
     REDUCES,
     SLIDES,
 )
-from surgeon.targets.condition import condition, constant_of, dtype_name, input_of, opset_of, rank_of, shape_of
+from surgeon.targets.condition import condition, constant_of, dtype_name, opset_of, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
 from surgeon.targets.rows import above, other_than, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
@@ -46,7 +46,7 @@ def shape_range(node: Node) -> str | None:
 def shape_tensor_rank(node: Node) -> str | None:
     model = node.graph.model
     for position in SHAPE_INPUTS[node.key]:
-        deep = deep_tensor(model, input_of(node, position))
+        deep = deep_tensor(model, node.input_at(position))
         if deep is not None:
             rank = len(model.shape(deep) or ())
             return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one at most is taken"
@@ -71,19 +71,16 @@ def deep_tensor(model: Model, value: Value | None) -> Value | None:
                   "IIOneHotLayer cannot be used to compute a shape tensor; the releases between and "
                   "beside them assumed to be the same")  # fmt: skip
 def one_hot_shape(node: Node) -> str | None:
-    todo = [made for made in node.outputs if made is not None and not node.graph.model.is_constant(made)]
-    seen = set(todo)
-    while todo and len(seen) <= SHAPE_CONE:
-        found = todo.pop()
-        for reader in found.users:
-            if any(input_of(reader, k) is found for k in SHAPE_INPUTS.get(reader.key, ())):
-                return f"a shape is computed from it, which {reader.op} reads"
-            made = [v for v in reader.outputs if v is not None and v not in seen and v.graph is node.graph]
-            fresh = (
-                [] if reader.key in ("Shape", "Size") else [v for v in made if v.graph.model.dtype(v) in INDEX_TYPES]
-            )
-            seen.update(fresh)
-            todo += fresh
+    model = node.graph.model
+
+    def is_followed(reader: Node) -> bool:
+        whole = any(made is not None and model.dtype(made) in INDEX_TYPES for made in reader.outputs)
+        return whole and reader.graph is node.graph and reader.key not in MEASURES
+
+    given = [made for made in node.outputs if made is not None and not model.is_constant(made)]
+    for reader, value in readers(given, is_followed, most=SHAPE_CONE):
+        if any(reader.input_at(k) is value for k in SHAPE_INPUTS.get(reader.key, ())):
+            return f"a shape is computed from it, which {reader.op} reads"
     return None
 
 
@@ -114,7 +111,7 @@ def float_sizes(node: Node) -> str | None:
 def input_of_sizes(node: Node) -> Value | None:
     """An input of the model, not of int32 or int64, that a size is computed from; None where there is none."""
     positions = (1,) if node.key == "Resize" and opset_of(node) < 11 else SIZED[node.key]
-    read = [input_of(node, position) for position in positions]
+    read = [node.input_at(position) for position in positions]
     found = sources(read, lambda made: made.key in FOLLOWED, most=SHAPE_CONE)
     model = node.graph.model
     given = (v for v in found if v.is_input and v.graph is model.graph)

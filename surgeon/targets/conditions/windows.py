@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape, is_static
-from surgeon.targets.condition import condition, input_of, is_weights, rank_of, shape_of
+from surgeon.targets.condition import condition, is_weights, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, since
 from surgeon.targets.rows import DYNAMIC, Limit, above, below, other_than, refuses, some
 
@@ -215,7 +215,7 @@ def _strided(shape: Shape, strides: list[int]) -> list[int]:
            source="onnx-tensorrt@fd119fe to @96e7811: setInput(2, bias) before the padding; measured "
                   "with TensorRT-RTX")  # fmt: skip
 def computed_bias(node: Node) -> str | None:
-    if is_weights(input_of(node, 2)) or not is_padded_explicitly(node):
+    if is_weights(node.input_at(2)) or not is_padded_explicitly(node):
         return None
     more = per_axis(node, "output_padding", 0)
     ends = per_axis(node, "pads", 0)[-len(more) :]
