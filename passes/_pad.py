@@ -106,7 +106,7 @@ def read(b: Builder, node: Node, x: Value) -> PadNode:
     """What a Pad of x says; declines where ONNX does not allow it, or its axes cannot be read."""
     given = [*node.operands(), None, None, None][:4]
     require(given[1] is not None, "it has no pads: opset 1 calls them paddings")
-    mode = str(node.attr("mode") or "constant")
+    mode = str(node.attr("mode"))
     require(mode in MODES, f"ONNX has no mode '{mode}'")
     axes = b.value(given[3])
     require(given[3] is None or axes is not None, "the axes are computed at run time")
@@ -292,7 +292,7 @@ class Cuts:
         if axes is None or position is None or position.ndim:
             no_match()
         require([int(a) % self.rank for a in axes.reshape(-1)] == [self.axis])
-        require((gather.attr("axis") or 0) % self.rank == self.axis)
+        require(gather.attr("axis") % self.rank == self.axis)
         require(not value.is_output and len(value.users) == 1)
         self.b.matched = (*self.b.matched, gather)
         picked: np.ndarray = np.arange(self.size)[position.reshape(1)]

@@ -96,7 +96,7 @@ def _squeeze(r: Reading, node: Node) -> State:
 def _gather(r: Reading, node: Node) -> State:
     x, at = input_of(node), input_of(node, 1)
     of_x, of_places = r.state(x), r.state(at)
-    axis, rank = (node.attr("axis") or 0) % len(r.shape(x)), len(r.shape(at))
+    axis, rank = node.attr("axis") % len(r.shape(x)), len(r.shape(at))
     if of_x is None:
         return Rows(axis + r.axis(at, "it takes what is at a size"))
     own = r.axis(x, "it takes what is at a size")
@@ -115,7 +115,7 @@ def _concat(r: Reading, node: Node) -> State:
     states = [r.state(v) for v in node.inputs]
     axes = {s.axis if isinstance(s, Rows) else None for s in states}
     (axis, *others) = axes
-    apart = axis is not None and not others and (node.attr("axis") or 0) % len(r.shape(input_of(node))) != axis
+    apart = axis is not None and not others and node.attr("axis") % len(r.shape(input_of(node))) != axis
     require(apart, "rows are put after something else")
     return Rows(axis or 0)
 
@@ -162,7 +162,7 @@ def _reduce(r: Reading, node: Node) -> State:
 
 def _split(r: Reading, node: Node) -> State:
     axis = r.axis(node.inputs[0], "sizes are split")
-    require((node.attr("axis") or 0) % len(r.shape(input_of(node))) != axis, "rows are split")
+    require(node.attr("axis") % len(r.shape(input_of(node))) != axis, "rows are split")
     return Rows(axis)
 
 
@@ -387,7 +387,7 @@ class Reading:
         if node.key == "NonZero":
             return Rows(1)
         if node.key == "Compress":
-            return Rows((node.attr("axis") or 0) % (self.b.rank(out) or 1))
+            return Rows(node.attr("axis") % (self.b.rank(out) or 1))
         if node.key in KEEPS_ITS_SHAPE:
             require(self.state(node.inputs[0]) is None, "rows are combined")
             return None

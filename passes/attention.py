@@ -165,9 +165,8 @@ def _with_booleans(
 def _require_whole(b: Builder, mask: Value, axis: int) -> None:
     if b.opset < SHORTER:
         return
-    shape, keys = b.shape(mask), b.shape(input_of(b.root, 1))
-    known = shape is not None and keys is not None and shape[-1] is not None and shape[-1] == keys[axis]
-    require(known, "the mask may be shorter than the keys")
+    size, count = b.known_shape(mask)[-1], b.known_shape(input_of(b.root, 1))[axis]
+    require(size is not None and size == count, "the mask may be shorter than the keys")
 
 
 def _bound(b: Builder, parts: Sequence[Value], lowest: Value, dtype: int) -> Value:
@@ -194,6 +193,4 @@ def _positions(b: Builder, x: Value, axis: int) -> Value:
 
 
 def _softmax(b: Builder, scores: Value, precision: int | None, dtype: int) -> Value:
-    if not precision or precision == dtype:
-        return b.Softmax(scores, axis=-1)
-    return b.Cast(b.Softmax(b.Cast(scores, to=precision), axis=-1), to=dtype)
+    return b.typed(b.Softmax(b.typed(scores, precision or dtype), axis=-1), dtype)

@@ -61,10 +61,8 @@ def _once(b: Builder, size: int, parameters: dict[str, Value]) -> list[np.ndarra
     for name in NAMES:
         given = parameters.get(f"{name}_once", parameters.get(name))
         flat = require_some(b.value(given), f"the {name} is not constant").reshape(-1)
-        require(
-            flat.size % size == 0 and np.array_equal(np.resize(flat[:size], flat.size), flat),
-            f"the {name} differs from instance to instance",
-        )
+        same = np.array_equal(np.resize(flat[:size], flat.size), flat)
+        require(same, f"the {name} differs from instance to instance")
         found.append(flat[:size])
     return found
 

@@ -74,7 +74,7 @@ def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
     whole, folded = (known_dims(b, v) for v in (x, inside.inputs[0]))
-    require(len(whole) >= 3 and len(folded) >= 2 and folded[0] == whole[0])
+    require(len(whole) >= 3 and folded[0] == whole[0])
     groups = folded[1]
     require(isinstance(groups, int), "the number of groups is not known")
     require(same_shape(b, behind.outputs[0], x), "it is not reshaped back to the shape that it had")
@@ -103,8 +103,8 @@ def _with_groups(
 
 @rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon))
 def all_groups(b, x, scale, bias, num_groups, epsilon):
-    shape = dims(b, x)
-    require(b.opset >= NATIVE and shape is not None and len(shape) >= 3 and shape[1] == num_groups)
+    shape = known_dims(b, x)
+    require(len(shape) >= 3 and shape[1] == num_groups)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 

@@ -143,16 +143,11 @@ def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
-    require(
-        len(whole) == len(folded) >= 3
-        and folded[0] == 1 != whole[0]
-        and folded[2:] == whole[2:]
-        and isinstance(whole[1], int)
-    )
+    require(folded[2:] == whole[2:] and folded[0] == 1 != whole[0] and isinstance(whole[1], int))
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
     for name, factor in (("scale", scale), ("bias", bias)):
-        same = factor.size % size == 0 and np.array_equal(np.resize(factor[:size], factor.size), factor)
+        same = np.array_equal(np.resize(factor[:size], factor.size), factor)
         require(same, f"the {name} differs from instance to instance")
     return b.InstanceNormalization(x, scale[:size], bias[:size], epsilon=epsilon)
 
@@ -214,7 +209,7 @@ def decompose(b, x, scale, bias, epsilon):
 
 def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: float) -> Value | None:
     """A layer normalisation, where the chain would be read as one by the next run and the target has a node for it."""
-    shape = dims(b, x) or []
+    shape = known_dims(b, x)
     n = Normalisation(x, shape, (2,), epsilon)
     if n.rank != 3 or not isinstance(shape[2], int) or b.opset < LAYER_NORM or instance_axis(b, n) is not None:
         return None

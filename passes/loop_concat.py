@@ -76,7 +76,7 @@ def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None
     if maker is None or maker.graph is not body or result.users or state in body.outputs:
         return None
     given = [v for v in maker.inputs if v is not None]
-    alone = len(given) == 2 and given[0] is state and given[1] is not state and set(state.users) == {maker}
+    alone = len(given) == 2 and given[1] is not state and set(state.users) == {maker}
     first = states[place].producer
     from_empty = maker.key == "SequenceInsert" and first is not None and first.key == "SequenceEmpty"
     return Growing(place, maker, given[1]) if alone and (from_empty or maker.key == "Concat") else None
@@ -86,7 +86,7 @@ def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
     """The Loop that returns each item in place of the state."""
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
-    body: GraphProto = next(a.g for a in proto.attribute if a.name == "body")
+    body: GraphProto = proto.attribute[0].g  # the only one of a Loop
     inputs = list(b.root.inputs)
     for place, maker, _ in reversed(found):
         gone = body.output[1 + place].name

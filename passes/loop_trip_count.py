@@ -69,7 +69,7 @@ def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered
     is `numbered`, its body reads the number of the iteration as one without a dimension."""
     proto = NodeProto()
     proto.CopyFrom(present(b.root))
-    body = next(a.g for a in proto.attribute if a.name == "body")
+    body = proto.attribute[0].g  # the only one of a Loop
     if not ends:
         body.node.append(helper.make_node("Identity", [body.input[1].name], [CONDITION]))
         body.output[0].CopyFrom(body.input[1])

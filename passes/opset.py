@@ -136,7 +136,7 @@ def _split(r: Reading) -> Plan | None:
     count = r.attrs.get("num_outputs")
     if count is None or "num_outputs" in r.older.attributes:
         return None
-    axis = r.node.attr("axis") or 0
+    axis = r.node.attr("axis")
     size = r.shape(0)[axis]
     if not isinstance(size, int):
         raise Refused("it splits a dimension of unknown size into a number of parts")

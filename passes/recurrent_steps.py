@@ -30,7 +30,7 @@ State = tuple[Value | None, ...]  # None before the first step: zeros
 @rule(op.LSTM(var("x"), ...) | op.GRU(var("x"), ...) | op.RNN(var("x"), ...), strategy="decompose", cures=True)
 def steps(b, x):
     require(not b.target.refuses(b.root, unnamed_output))  # else respell names it
-    kind, direction = b.root.op, b.root.attr("direction") or "forward"
+    kind, direction = b.root.op, b.root.attr("direction")
     given = [*b.root.inputs, *[None] * 8][:8]
     weights, states = (require_some(b.value(v), "its weights are computed") for v in given[1:3])
     length = (b.shape(x) or [None])[0]

@@ -40,7 +40,7 @@ def all_sizes(b, x):
     node, shape = b.root, b.shape(x)
     plain = not node.attr("antialias") and node.attr("keep_aspect_ratio_policy") in (None, "stretch")
     crops = node.attr("coordinate_transformation_mode") in ("tf_crop_and_resize", "half_pixel_symmetric")
-    axes, sizes = node.attr("axes"), node.inputs[3] if len(node.inputs) > 3 else None
+    axes, sizes = node.attr("axes"), node.input_at(3)
     if axes is None or sizes is None or shape is None or crops or not plain:
         no_match()
     _require_plain(b, x)
@@ -129,7 +129,7 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
     """x with its axes resampled, by positions and weights that are computed."""
     attr, result, shape, roi = b.root.attr, x, b.shape(x) or (), _roi(b)
     cubic = float(attr("cubic_coeff_a")) if attr("mode") == "cubic" else None
-    mode, policy = attr("coordinate_transformation_mode") or "half_pixel", attr("keep_aspect_ratio_policy") or "stretch"
+    mode, policy = attr("coordinate_transformation_mode"), attr("keep_aspect_ratio_policy") or "stretch"
     rounded = mode in ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize") and _known(b, 2) is not None
     require(not rounded, f"{mode} follows from a length that is rounded at run time")
     to_one = attr("mode") == "nearest"
@@ -145,7 +145,7 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
             b, part, mode, among if to_one else b.Unsqueeze(among, axes=[1]), part.made if to_one else None
         )
         if to_one:
-            rounding = attr("nearest_mode") or "round_prefer_floor"
+            rounding = attr("nearest_mode")
             result = b.Gather(result, computed.nearest(b, part, places, among, rounding), axis=at)
         else:
             taps = computed.interpolated(b, part, places, cubic, bool(attr("antialias")), bool(attr("exclude_outside")))
@@ -208,14 +208,14 @@ def _axes(b: Builder, given: list[Any]) -> list[Axis]:
 
 def _sizes(b: Builder, count: int) -> list[Any]:
     """The sizes that are asked for: numbers, and the names of those that an input has."""
-    value = b.root.inputs[3] if len(b.root.inputs) > 3 else None
+    value = b.root.input_at(3)
     found = None if value is None else elements(b, value)
     return [None] * count if found is None else list(found)
 
 
 def _known(b: Builder, position: int) -> np.ndarray | None:
     """A constant input; None where it is left out or empty."""
-    value = b.root.inputs[position] if len(b.root.inputs) > position else None
+    value = b.root.input_at(position)
     if value is None or b.shape(value) == (0,):
         return None
     known = b.value(value)
@@ -225,9 +225,9 @@ def _known(b: Builder, position: int) -> np.ndarray | None:
 
 def _taps(node: Node, axis: Axis) -> Taps:
     """What each new position along an axis is made of."""
-    mode = node.attr("coordinate_transformation_mode") or "half_pixel"
+    mode = node.attr("coordinate_transformation_mode")
     if node.attr("mode") == "nearest":
-        return nearest(axis, mode, node.attr("nearest_mode") or "round_prefer_floor")
+        return nearest(axis, mode, node.attr("nearest_mode"))
     cubic = float(node.attr("cubic_coeff_a")) if node.attr("mode") == "cubic" else None
     return interpolated(axis, mode, cubic, bool(node.attr("antialias")), bool(node.attr("exclude_outside")))
 

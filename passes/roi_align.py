@@ -73,7 +73,7 @@ class _Direction(NamedTuple):
     @classmethod
     def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int | Value) -> _Direction:
         scale = b.root.attr("spatial_scale")
-        shifted = (b.root.attr("coordinate_transformation_mode") or "output_half_pixel") == "half_pixel"
+        shifted = b.root.attr("coordinate_transformation_mode") == "half_pixel"
         first, last = (b.Mul(b.Gather(rois, np.asarray([end]), axis=1), scale) for end in ends)
         if shifted:  # both ends, so that the extent is rounded as ONNX Runtime rounds it: it is rounded up to samples
             first, last = b.Sub(first, 0.5), b.Sub(last, 0.5)

@@ -58,7 +58,7 @@ def _turned(b: Builder, x: Value) -> Value:
 def _by_rank(b: Builder, x: Value) -> Value:
     """The positions of the K largest along the axis, the largest first; of equal ones the first."""
     shape = b.known_shape(x)
-    rank, axis = len(shape), (b.root.attr("axis") or 0) % len(shape)
+    rank, axis = len(shape), b.root.attr("axis") % len(shape)
     size = shape[axis]
     k = require_some(b.value(b.root.operands()[1]), "K is computed at run time")
     if not isinstance(size, int) or size > LARGEST:
@@ -89,6 +89,6 @@ def _before(b: Builder, row: Value, each: Value, start: int, count: int) -> Valu
 
 @rule(op.ArgMax(integers) | op.ArgMin(integers), strategy="decompose", cures=True)
 def arg_of_integers(b, x):
-    axis, extreme = b.root.attr("axis") or 0, "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
+    axis, extreme = b.root.attr("axis"), "ReduceMax" if b.root.op == "ArgMax" else "ReduceMin"
     found = b.Equal(x, getattr(b, extreme)(x, axes=[axis], keepdims=1))
     return b.ArgMax(b.Cast(found, to=TensorProto.FLOAT), **b.root.attrs)

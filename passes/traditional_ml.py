@@ -95,7 +95,7 @@ def array_feature_extractor(b, x, places):
 
 @rule(op.LinearRegressor(x, domain=ML), strategy="decompose")
 def linear_regressor(b, x):
-    targets = b.root.attr("targets") or 1
+    targets = b.root.attr("targets")
     return transformed(b, _products(b, x, targets), b.root.attr("post_transform"), targets)
 
 

@@ -94,7 +94,7 @@ def regressor(b, x):
 
 @rule(op.TreeEnsembleClassifier(x, domain=ML), strategy="decompose")
 def classifier(b, x):
-    labels, transform = b.root.attr("classlabels_int64s"), b.root.attr("post_transform") or "NONE"
+    labels, transform = b.root.attr("classlabels_int64s"), b.root.attr("post_transform")
     require(labels, "its classes are strings")
     require(len(labels) > 1, "it has a single class")
     if len(labels) == 2 and set(b.root.attr("class_ids")) == {0}:
