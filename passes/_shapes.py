@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Dim, Node, Value, dims, elements, require
+from surgeon import Builder, Dim, Node, Value, dims, elements, known_dims, require
 from surgeon.ir.lattice import Shape
 
 
@@ -45,13 +45,8 @@ def same_shape_when_empty(b: Builder, reshaped: Node) -> bool:
 
     None of its sizes follows from the others then, so the one that is not proved must be asked for by -1.
     """
-    x, y = reshaped.inputs[0], reshaped.outputs[0]
-    if x is None or y is None:
-        return False
-    a, z = dims(b, y), dims(b, x)
+    a, z = known_dims(b, output_of(reshaped)), known_dims(b, input_of(reshaped))
     given = elements(b, reshaped.inputs[1])
-    if a is None or z is None:
-        return False
     unproved = [axis for axis, (p, q) in enumerate(zip(a, z, strict=True)) if p != q]
     others = [p for axis, p in enumerate(a) if axis not in unproved]
     left_open = given is not None and all(given[axis] == -1 for axis in unproved)

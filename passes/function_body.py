@@ -60,10 +60,6 @@ def write_out(b):
     reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None
     require(not (b.target.imports(node.key) and reads_older))  # else the pass opset writes the older spelling
     # ONNX Runtime loads it and runs it on nothing, and the body would not load
-    first = next((v for v in b.root.inputs if v is not None), None)
-    rank = None if first is None else b.rank(first)
-    named = b.root.attr("axes") or []
-    require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
     require(not any(0 in (b.shape(v) or ()) for v in node.inputs if v is not None), "an input has no elements")
     function = _body(node, b.opset)
     # the builder writes what moved from an attribute to an input, but not inside the bodies of a Loop or a Scan
@@ -127,8 +123,6 @@ def _type(node: Node, value: Value | None) -> TypeProto:
 def _copy(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> None:
     """Make the nodes; what they make that is known becomes a constant or the tensor that it repeats."""
     for proto in nodes:
-        if proto.op_type == "If" and _take_branch(b, proto, tensors):
-            continue
         same = _repeated(b, proto, tensors)
         if same is not None:
             tensors[proto.output[0]] = same
@@ -137,18 +131,6 @@ def _copy(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) -> 
         for name in proto.output:
             if name and proto.op_type != "Constant":
                 tensors[name] = _known(b, proto, tensors[name])
-
-
-def _take_branch(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> bool:
-    """Copy the branch that an If takes; False where its condition is not known."""
-    condition = b.value(tensors[proto.input[0]])
-    if condition is None:
-        return False
-    wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-    branch = next(a.g for a in proto.attribute if a.name == wanted)
-    _copy(b, branch.node, tensors)
-    tensors.update({name: tensors[o.name] for name, o in zip(proto.output, branch.output, strict=True)})
-    return True
 
 
 def _repeated(b: Builder, proto: NodeProto, tensors: dict[str, Value]) -> Value | None:

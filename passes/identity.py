@@ -131,7 +131,8 @@ def expand(b, x):
 
 @rule(op.Slice(x, const("starts"), const("ends"), ...), stage=Stage.CLEAN)
 def slice_all(b, x, starts, ends):
-    steps = b.value(b.root.inputs[4]) if len(b.root.inputs) > 4 and b.root.inputs[4] is not None else 1
+    given = b.root.input_at(4)
+    steps = 1 if given is None else b.value(given)
     before, after = b.shape(x), b.shape(b.root.outputs[0])
     same = before is not None and before == after and all(isinstance(d, int) for d in before)
     whole = same or (_all(starts, 0) and (ends >= END).all())

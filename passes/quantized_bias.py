@@ -21,7 +21,7 @@ def quantized_bias(b, quantized, scale, axis, zero=None):
     require(zero is None or not zero.any(), "its zero point is not 0")
     require(scale.size, "its scale has no number")
     require(scale.dtype == np.float32 and scale.ndim <= 1, "its scale is neither float nor one number a channel")
-    if scale.ndim == 1 and scale.size > 1:
+    if scale.size > 1:
         along = axis % max(quantized.ndim, 1)
         require(quantized.ndim and scale.size == quantized.shape[along], "its scale is not one number a channel")
         scale = scale.reshape([-1 if a == along else 1 for a in range(quantized.ndim)])
