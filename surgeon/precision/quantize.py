@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +142,8 @@ class Quantization:
         self.scales: dict[str, float] = {}
         self.biases: dict[str, np.ndarray] = {}
         self.sums: list[str] = []
-        self.share, self.single = cache(self._share), lru_cache(1)(self._single)
+        self.share = cache(self._share)
+        self.single: dict[str, Trial] = {}  # of the tensor that was measured last
 
     def result(self) -> ModelProto:
         """The model. Raises ModelError where no layer is left in eight bits."""
@@ -153,6 +154,7 @@ class Quantization:
             choices.append(self._choice())
             if choices[-1].error <= self.tolerance:
                 break
+        self.single.clear()
         self.after, self.method, self.scales, self.biases, dropped = min(choices, key=lambda choice: choice.error)
         self._drop(dropped)
         if not self.found:
@@ -327,13 +329,16 @@ class Quantization:
 
     def _share(self, item: Item, scale: float) -> float:
         """The error that one pair makes alone: in its layers, or in an Add, too."""
-        trial = self.single(item.name)
+        trial = self._single(item.name)
         sums = dict.fromkeys(trial.writing.sums.values(), item.is_sum)
         return trial.error(dict.fromkeys(trial.writing.switches.values(), True) | sums, {item.name: scale}, most=2)
 
     def _single(self, name: str) -> Trial:
         """The model with the pair of one tensor: it runs in a third of the time of the one with all."""
-        return self._trial([layer for layer in self.found if layer.x.name == name], {})
+        if name not in self.single:
+            self.single.clear()  # before another one takes as much memory
+            self.single[name] = self._trial([layer for layer in self.found if layer.x.name == name], {})
+        return self.single[name]
 
     def _dropped(self, aim: float, items: Callable[[], list[Item]]) -> frozenset[Item]:
         """The fewest of the pairs without which the error is below `aim`."""
