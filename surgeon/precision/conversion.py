@@ -91,7 +91,6 @@ LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
 FAR = 1.2  # times what is allowed: where the worst samples say that of the others, these are not measured
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
-FAINT = 1e-3  # an output whose largest number is smaller may have found nothing
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 IDLE = "no Conv or MatMul is in half precision"
 MEASURED = "the error is above the tolerance without it"
@@ -433,11 +432,6 @@ class _Conversion:
     def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult) -> str:
         """Which nodes would have to stay fp32, how far the outputs are without that, and what to try."""
         worst = result.errors[0]
-        faint = (
-            f" It is at most {worst.largest:.1g} on these inputs: give --data on which it finds something."
-            if worst.largest < FAINT
-            else ""
-        )
         nodes = [n for n in islands or self.planners[0].nodes if n.op in HEAVY]
         named = f"{nodes[0].label} to {nodes[-1].label}" if len(nodes) > 1 else nodes[0].label if nodes else "all nodes"
         other = "--bf16, " if self.low is FP16 and not self.wide else ""
@@ -446,7 +440,7 @@ class _Conversion:
             f"(99 % of its numbers by at most {error_text(worst.quantile)}), and no conversion within the tolerance "
             f"{result.tolerance:g} was found that keeps a Conv or MatMul in half precision: the error builds up in the "
             f"{counted(len(nodes), 'node')} from {named}. Try a larger --tolerance, --metric with a score of your "
-            f"own, {other}or more samples with --data.{faint}"
+            f"own, {other}or more samples with --data."
         )
 
     def _search(

@@ -52,6 +52,7 @@ from surgeon.report import error_text
 from surgeon.rules.meaning import with_functions
 
 LIMIT = 0.01  # relative to the largest number of an output
+FAINT = 1e-3  # where the largest number is smaller, the model may have found nothing
 QUANTIZED_LIMIT = 0.15  # of the error of a quantized model: the cosine of two outputs is 0.99 then
 TIMES_THE_ROUNDING = 2.0  # as many integers may differ as rounding the weights and inputs alone changes
 RARE = 1e-3  # of the integers of an output may differ, such as those at the borders of a mask
@@ -311,6 +312,8 @@ class Trial:
         if not np.isfinite(error.relative):
             return Difference(np.inf, "numbers became inf or NaN")
         why = f"the error {error_text(error.relative)} is above the tolerance {limit:g}"
+        if error.largest < FAINT:
+            why += f" of numbers up to {error.largest:.1g}; give inputs on which the model finds something"
         return Difference(error.relative, why, error.relative * error.largest)
 
     def _of_integers(self, index: int, given: np.ndarray, expected: np.ndarray) -> Difference:
