@@ -66,3 +66,16 @@ def test_it_builds(between: str, keep: list[str], tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx")
     converted(between, keep).save(tmp_path / "m.onnx")
     surgeon.build(tmp_path / "m.onnx", tmp_path / "m.engine", runtime="rtx")
+
+
+def test_a_refusal_says_that_the_model_quantizes_as_it_runs() -> None:
+    found = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[4,8] x) => (float[4,8] y) {'
+        "q, s, z = DynamicQuantizeLinear (x) m = MatMulInteger (q, w, z) f = Cast <to = 1> (m) p = Mul (f, s) "
+        "y = MatMul (p, v) }"
+    )
+    rng = np.random.default_rng(0)
+    held = {"w": rng.integers(-99, 99, (8, 8)).astype(np.int8), "v": rng.normal(0, 1, (8, 8)).astype(np.float32)}
+    found.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in held.items())
+    result = convert(found, tolerance=1e-9)
+    assert result.failed and any("before it was quantized" in w for w in result.warnings)

@@ -92,6 +92,10 @@ SEARCHES = 1.5  # times the budget of the first search that all may spend
 FAR = 1.2  # times what is allowed: where the worst samples say that of the others, these are not measured
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
+STEPS = (
+    "The model quantizes its numbers as it runs, and a last digit decides which step one gets: convert the model from "
+    "before it was quantized."
+)
 IDLE = "no Conv or MatMul is in half precision"
 MEASURED = "the error is above the tolerance without it"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
@@ -394,7 +398,7 @@ class _Conversion:
                 result.errors = []
         if not result.errors:  # no search found anything: the inputs by which it chose say so, whatever the others do
             result.errors = max((self.errors(part, best) for part in compare), key=self._score)
-        result.warnings.append(self._why_refused(best, result))
+        result.warnings.append(self._why_refused(best, result, compare[0].original))
         return best
 
     def _chosen(
@@ -429,18 +433,19 @@ class _Conversion:
         """Whether a plan leaves no product in half precision, where there was one."""
         return self.gains and not _gain(plan)[0]
 
-    def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult) -> str:
+    def _why_refused(self, islands: Mapping[Node, str], result: PrecisionResult, original: ModelProto) -> str:
         """Which nodes would have to stay fp32, how far the outputs are without that, and what to try."""
         worst = result.errors[0]
         nodes = [n for n in islands or self.planners[0].nodes if n.op in HEAVY]
         named = f"{nodes[0].label} to {nodes[-1].label}" if len(nodes) > 1 else nodes[0].label if nodes else "all nodes"
         other = "--bf16, " if self.low is FP16 and not self.wide else ""
+        steps = any(n.op_type.startswith("DynamicQuantize") for n in all_nodes(original.graph))
         return (
             f"'{worst.output}' is off by {error_text(worst.relative)} of its largest number "
             f"(99 % of its numbers by at most {error_text(worst.quantile)}), and no conversion within the tolerance "
             f"{result.tolerance:g} was found that keeps a Conv or MatMul in half precision: the error builds up in the "
             f"{counted(len(nodes), 'node')} from {named}. Try a larger --tolerance, --metric with a score of your "
-            f"own, {other}or more samples with --data."
+            f"own, {other}or more samples with --data." + f" {STEPS}" * steps
         )
 
     def _search(
