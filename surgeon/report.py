@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, NamedTuple, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar
 
 from surgeon.visible import visible
 
+K = TypeVar("K")
+V = TypeVar("V")
 SCHEMA = 1
 # How far a rewrite is proved, best first. Of quantizers, which change the numbers, the error is measured.
 TESTED, MEASURED, UNPROVED = "tested", "measured", "unproved"
@@ -234,9 +236,7 @@ class Report:
 
     def groups(self) -> list[Group]:
         """The rewrites by pass and strategy, in alphabetical order."""
-        found: dict[tuple[str, str], list[Applied]] = {}
-        for a in self.applied:
-            found.setdefault((a.pass_name, a.strategy), []).append(a)
+        found = grouped(((a.pass_name, a.strategy), a) for a in self.applied)
         return [_group(name, strategy, those) for (name, strategy), those in sorted(found.items())]
 
     def errors(self, grade: str) -> list[float]:
@@ -410,6 +410,14 @@ class Conversion:
 def target_name(target: str) -> str:
     """The name of a target in a sentence: "TensorRT 8.4", "TensorRT-RTX"."""
     return "TensorRT-RTX" if target == "rtx" else f"TensorRT {target}"
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, in the order in which they come."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def counted(count: int, word: str, several: str = "") -> str:

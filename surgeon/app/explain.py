@@ -12,7 +12,7 @@ from surgeon.ir.model import Model
 from surgeon.pipeline.options import CheckOptions, Options
 from surgeon.pipeline.session import rewrite_source
 from surgeon.pipeline.source import Source
-from surgeon.report import Applied, Report, target_name
+from surgeon.report import Applied, Report, grouped, target_name
 from surgeon.rules.attempts import attempts_at
 from surgeon.rules.driver import Driver
 from surgeon.rules.rule import Pass, Stage
@@ -202,8 +202,7 @@ def _relevant(found: Iterable[tuple[int, Finding]], every: bool) -> tuple[list[F
         if finding.pass_name not in best or held > best[finding.pass_name][0]:
             best[finding.pass_name] = held, finding
     near = [(held, finding) for held, finding in best.values() if every or held >= NEAR]
-    alike: dict[tuple[str, str], list[str]] = {}
-    for _, finding in sorted(near, key=lambda pair: (-pair[0], pair[1].pass_name)):
-        alike.setdefault((finding.root, finding.text), []).append(finding.pass_name)
+    ranked = sorted(near, key=lambda pair: (-pair[0], pair[1].pass_name))
+    alike = grouped(((finding.root, finding.text), finding.pass_name) for _, finding in ranked)
     findings = [Finding(", ".join(names), root, text) for (root, text), names in alike.items()]
     return findings, len(best) - len(near)

@@ -8,7 +8,7 @@ from onnx import ModelProto, TypeProto
 from surgeon.app.screen import Screen
 from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import given_inputs
-from surgeon.report import LEFT, MEASURED, TESTED, Applied, Conversion, Declined, Report, counted, error_text
+from surgeon.report import LEFT, MEASURED, TESTED, Applied, Conversion, Declined, Report, counted, error_text, grouped
 from surgeon.targets.condition import dtype_name
 from surgeon.verdict_text import merged, nameless, numberless, shared_reason
 
@@ -149,11 +149,8 @@ def _entries(
     """(pass, node, why), with those of the same pass and of a reason with the same key in one row unless `each`."""
     if each:
         return [(e.pass_name, e.node, e.why) for e in entries]
-    groups: dict[tuple[str, str], list[Declined]] = {}
-    for e in entries:
-        groups.setdefault((e.pass_name, key(e.why)), []).append(e)
     rows = []
-    for (name, _), alike in groups.items():
+    for (name, _), alike in grouped(((e.pass_name, key(e.why)), e) for e in entries).items():
         nodes = alike[0].node if len(alike) == 1 else f"{alike[0].node} and {len(alike) - 1} more"
         same = len({nameless(e.why) for e in alike}) == 1  # else the first is printed, with its own numbers
         rows.append((name, nodes, shared_reason([e.why for e in alike]) if same else alike[0].why))

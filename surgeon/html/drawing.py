@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from surgeon.ir.attributes import type_name
+from surgeon.report import grouped
 
 MOST_NODES = 40  # a larger window is given as text
 LABEL, DETAIL = 7.4, 6.1  # width of a character, in pixels, of the two sizes of type
@@ -185,13 +186,8 @@ def _place(drawn: Sketch) -> list[list[int]]:
         if box.kind == "input" and below[k]:
             box.layer = min(drawn.boxes[b].layer for b in below[k]) - 1
     ways = [_way(drawn, a, b) for a, b in drawn.edges]
-    read: dict[int, list[int]] = {}
-    for way in ways:
-        for a, b in zip(way, way[1:], strict=False):
-            read.setdefault(b, []).append(a)
-    rows: dict[int, list[int]] = {}
-    for k, box in enumerate(drawn.boxes):
-        rows.setdefault(box.layer, []).append(k)
+    read = grouped((b, a) for way in ways for a, b in zip(way, way[1:], strict=False))
+    rows = grouped((box.layer, k) for k, box in enumerate(drawn.boxes))
     top = 0.0
     for layer in sorted(rows):
         wishes = {k: [drawn.boxes[a].x for a in read.get(k, ())] for k in rows[layer]}

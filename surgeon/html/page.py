@@ -1,7 +1,7 @@
 """The report as one HTML page with its own style sheet and search. It needs no network."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -9,13 +9,28 @@ from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
-from surgeon.report import MEASURED, TESTED, UNPROVED, Applied, Conversion, Declined, Group, Report, target_name
+from surgeon.report import (
+    MEASURED,
+    TESTED,
+    UNPROVED,
+    Applied,
+    Conversion,
+    Declined,
+    Group,
+    Report,
+    grouped,
+    target_name,
+)
 from surgeon.verdict_text import GRADED, answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
 MOST_ROWS = 500  # of one table
 UNCOUNTED = ("precision", "operators")  # parts of a page that are there, or not
 OPEN_WINDOWS = 10  # a page with no more rewrites shows their images without a click
+
+
+class _Html(str):
+    """The content of a cell that is HTML already."""
 
 
 def render(
@@ -200,25 +215,23 @@ def _entries(head: str, what: str, entries: Sequence[Declined], kind: str, cures
     """A table of nodes, those with the same reason and advice in one row; an empty column is omitted."""
     if not entries:
         return ""
-    groups: dict[tuple[str, str, str], list[Declined]] = {}
-    for e, cure in zip(entries, cures or [""] * len(entries), strict=True):
-        groups.setdefault((e.pass_name, nameless(e.why), cure), []).append(e)
-    rows: list[tuple[str, str, str, str]] = [
+    pairs = zip(entries, cures or [""] * len(entries), strict=True)
+    groups = grouped(((e.pass_name, nameless(e.why), cure), e) for e, cure in pairs)
+    rows = [
         (name, shared_reason([e.why for e in alike]), cure, _listed([e.node for e in alike]))
         for (name, _, cure), alike in sorted(groups.items(), key=lambda g: -len(g[1]))
     ]
-    columns = [("pass", ""), ("why", "why"), ("advice", "why"), ("nodes", "name")]
-    used = [k for k in range(len(columns)) if any(row[k] for row in rows)]
-    cells = [_cells(*((columns[k][1], row[k]) for k in used), raw=(len(used) - 1,)) for row in rows]
+    used = [k for k in range(4) if any(row[k] for row in rows)]
+    columns, *shown = ([row[k] for k in used] for row in ((":pass", "why:why", "why:advice", "name:nodes"), *rows))
     said = f'<p class="sub">{escape(what)}</p>' if what else ""
-    return f"{_heading(head, len(entries))}{said}{_table([columns[k][0] for k in used], cells, kind)}"
+    return f"{_heading(head, len(entries))}{said}{_table(columns, shown, kind)}"
 
 
 def _warnings(warnings: Sequence[str]) -> str:
     if not warnings:
         return ""
-    rows = [_cells(("why", w)) for w in merged(warnings)]
-    return f"{_heading('Warnings', len(warnings))}{_table(('',), rows, 'warn')}"
+    rows = [(w,) for w in merged(warnings)]
+    return f"{_heading('Warnings', len(warnings))}{_table(('why:',), rows, 'warn')}"
 
 
 def _rewrites(report: Report) -> str:
@@ -266,19 +279,10 @@ def _group(group: Group, shapes: Windows, drawn: int, show: bool) -> str:
         windows.append(
             f'<p class="note">{len(shapes) - drawn} more shapes of window are not drawn: a page draws {MOST_DRAWN}.</p>'
         )
-    rows = [
-        _cells(
-            ("name", a.root),
-            ("number", f"{len(a.removed)} &rarr; {len(a.added)}"),
-            ("number", _error(a.max_error)),
-            ("word", a.grade),
-            raw=(1,),
-        )
-        for a in those
-    ]
+    rows = [(a.root, _Html(f"{len(a.removed)} &rarr; {len(a.added)}"), _error(a.max_error), a.grade) for a in those]
     table = (
         f'<details><summary>every rewrite of this pass <span class="sub">{len(those)}</span></summary>'
-        f"{_table(('node', '#nodes', '#error', 'proved'), rows)}</details>"
+        f"{_table(('name:node', 'number:nodes', 'number:error', 'word:proved'), rows)}</details>"
     )
     listed = len(those) > len(shapes) or drawn < len(shapes)
     inside = f'<div class="inside">{"".join(windows)}{table if listed else ""}</div>'
@@ -316,16 +320,15 @@ def _side(word: str, drawn: Sketch, lines: Sequence[str], record: Applied) -> st
     return f'<div class="side {word}"><h3>{word}</h3>{text}</div>'
 
 
-def _listed(nodes: Sequence[str]) -> str:
+def _listed(nodes: Sequence[str]) -> _Html:
     """The first names; the others are shown on a click."""
     first = escape(nodes[0])
     if len(nodes) == 1:
-        return first
+        return _Html(first)
     others = "<br>".join(escape(n) for n in nodes[1:MOST_ROWS])
     cut = f"<br>and {len(nodes) - MOST_ROWS} more" if len(nodes) > MOST_ROWS else ""
-    return (
-        f'{first}<details><summary>and {len(nodes) - 1} more</summary><div class="inside">{others}{cut}</div></details>'
-    )
+    rest = f'<summary>and {len(nodes) - 1} more</summary><div class="inside">{others}{cut}</div>'
+    return _Html(f"{first}<details>{rest}</details>")
 
 
 def _operators(report: Report) -> str:
@@ -334,57 +337,38 @@ def _operators(report: Report) -> str:
         return ""
     names = sorted({*before, *after})
     changed = [n for n in names if before.get(n, 0) != after.get(n, 0)]
-    same = [n for n in names if n not in set(changed)]
-    total = _op_row("all", sum(before.values()), sum(after.values()))
-    table = _table(
-        ("operator", "#before", "#after", "#change"),
-        [*(_op_row(n, before.get(n, 0), after.get(n, 0)) for n in changed), total],
-    )
+    same = [(n, before[n], after[n]) for n in names if n not in set(changed)]
+    total = "all", sum(before.values()), sum(after.values())
+    table = _counts([*((n, before.get(n, 0), after.get(n, 0)) for n in changed), total])
     rest = ""
     if same:
-        rows = [_op_row(n, before[n], after[n]) for n in same]
-        rest = (
-            f'<details><summary>operators that did not change <span class="sub">{len(same)}</span></summary>'
-            f"{_table(('operator', '#before', '#after', '#change'), rows)}</details>"
-        )
+        said = f'operators that did not change <span class="sub">{len(same)}</span>'
+        rest = f"<details><summary>{said}</summary>{_counts(same)}</details>"
     return f"{_heading('Operators')}{table}{rest}"
 
 
-def _op_row(name: str, before: int, after: int) -> str:
-    change = after - before
-    return _cells(
-        ("", name), ("number", str(before)), ("number", str(after)), ("number", f"{change:+d}" if change else "")
-    )
+def _counts(operators: Sequence[tuple[str, int, int]]) -> str:
+    """A table of operators, each with its number before and after."""
+    rows = [(name, str(old), str(new), f"{new - old:+d}" if new != old else "") for name, old, new in operators]
+    return _table((":operator", "number:before", "number:after", "number:change"), rows)
 
 
 def _precision(result: Conversion) -> str:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for k in result.kept:
-        groups.setdefault((k.op, k.why), []).append(k.node)
-    kept = [
-        _cells(("", op), ("why", why), ("name", _listed(nodes)), raw=(2,))
-        for (op, why), nodes in sorted(groups.items(), key=lambda g: -len(g[1]))
-    ]
+    groups = grouped(((k.op, k.why), k.node) for k in result.kept).items()
+    kept = [(*of, _listed(nodes)) for of, nodes in sorted(groups, key=lambda g: -len(g[1]))]
+    numbers = ("error", "99 % below", "cosine", "largest number")
     errors = [
-        _cells(
-            ("name", e.output),
-            ("", e.inputs),
-            ("number", _error(e.relative)),
-            ("number", _error(e.quantile)),
-            ("number", f"{e.cosine:.6f}"),
-            ("number", f"{e.largest:.3g}"),
-            ("why", e.verdict),
-        )
+        (e.output, e.inputs, _error(e.relative), _error(e.quantile), f"{e.cosine:.6f}", f"{e.largest:.3g}", e.verdict)
         for e in result.errors
     ]
     compared = (
-        _table(("output", "inputs", "#error", "#99 % below", "#cosine", "#largest number", "verdict"), errors)
+        _table(("name:output", ":inputs", *(f"number:{number}" for number in numbers), "why:verdict"), errors)
         if errors
         else f'<p class="none">Not compared: {escape(result.not_compared)}.</p>'
     )
-    rows = [_cells(("why", w)) for w in result.warnings]
-    warnings = f"<h3>Warnings</h3>{_table(('',), rows, 'warn')}" if rows else ""
-    islands = f"<h3>Kept in fp32</h3>{_table(('operator', 'why', 'nodes'), kept)}" if kept else ""
+    rows = [(w,) for w in result.warnings]
+    warnings = f"<h3>Warnings</h3>{_table(('why:',), rows, 'warn')}" if rows else ""
+    islands = f"<h3>Kept in fp32</h3>{_table((':operator', 'why:why', 'name:nodes'), kept)}" if kept else ""
     return (
         f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in {escape(result.way)}, '
         f"{result.single} in fp32, with {result.casts} casts between. The error is max|a - b| / max|b| against the "
@@ -399,21 +383,20 @@ def _kernels(rows: Sequence[Any]) -> str:
     largest = max((row.bytes for row in rows), default=0) or 1
     total = sum(row.bytes for row in rows) or 1
     shown = [
-        _cells(
-            ("number", str(number)),
-            ("", row.in_words),
-            ("name", _listed(row.nodes) if row.nodes else "-"),
-            ("word", row.types),
-            ("number", f"{row.bytes_read / 1e6:.3f}"),
-            ("number", f"{row.bytes_written / 1e6:.3f}"),
-            ("bar", f'<span style="width: {row.bytes / largest:.1%}"></span>{row.bytes / total:.0%}'),
-            raw=(2, 6),
+        (
+            str(number),
+            row.in_words,
+            _listed(row.nodes) if row.nodes else "-",
+            row.types,
+            *(f"{moved / 1e6:.3f}" for moved in (row.bytes_read, row.bytes_written)),
+            _Html(f'<span style="width: {row.bytes / largest:.1%}"></span>{row.bytes / total:.0%}'),
         )
         for number, row in enumerate(rows[:MOST_ROWS], 1)
     ]
     left = len(rows) - len(shown)
     more = f'<p class="note">and {left} more: surgeon kernels -v lists them</p>' if left else ""
-    table = _table(("#", "computes", "nodes", "types", "#MB read", "#written", "share of the MB"), shown)
+    columns = ("number:", ":computes", "name:nodes", "word:types", "number:MB read", "number:written")
+    table = _table((*columns, "bar:share of the MB"), shown)
     return (
         f"{_heading('Kernels', len(rows))}"
         '<p class="sub">What TensorRT-RTX runs, in the order of its engine. A bar is as long as the bytes that a '
@@ -430,27 +413,20 @@ def _error(error: float | None) -> str:
     return "0" if error == 0 else f"{error:.1e}" if math.isfinite(error) else "inf or NaN"
 
 
-def _cells(*cells: tuple[str, str], raw: Sequence[int] = ()) -> str:
-    """A table row of (class, text) cells; those at the positions `raw` are HTML already."""
-    keep: Callable[[str], str] = str
-    return (
-        "<tr>"
-        + "".join(
-            f'<td class="{kind}">{(keep if k in raw else escape)(text)}</td>' for k, (kind, text) in enumerate(cells)
-        )
-        + "</tr>"
-    )
-
-
-def _table(headers: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
-    """Rows under headers; a header that starts with # is over numbers."""
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """Rows under headers, of which none is shown where all are empty. A column is the class of its cells, a colon and
+    its header; cells that are not _Html are escaped."""
+    kinds, headers = zip(*(column.split(":", 1) for column in columns), strict=True)
     names = "".join(
-        f'<th class="number">{escape(h[1:])}</th>' if h.startswith("#") else f"<th>{escape(h)}</th>" for h in headers
+        f'<th class="number">{h}</th>' if k == "number" else f"<th>{h}</th>"
+        for k, h in zip(kinds, map(escape, headers), strict=True)
     )
     head = f"<tr>{names}</tr>" if any(headers) else ""
-    cut = (
-        f'<p class="note">{len(rows) - MOST_ROWS} more rows: the JSON report has them all.</p>'
-        if len(rows) > MOST_ROWS
-        else ""
-    )
-    return f'<div class="box {kind}"><table>{head}{"".join(rows[:MOST_ROWS])}</table></div>{cut}'
+    shown = "".join(f"<tr>{''.join(map(_cell, kinds, row))}</tr>" for row in rows[:MOST_ROWS])
+    left = len(rows) - MOST_ROWS
+    cut = f'<p class="note">{left} more rows: the JSON report has them all.</p>' if left > 0 else ""
+    return f'<div class="box {kind}"><table>{head}{shown}</table></div>{cut}'
+
+
+def _cell(kind: str, text: str) -> str:
+    return f'<td class="{kind}">{text if isinstance(text, _Html) else escape(text)}</td>'

@@ -85,7 +85,9 @@ def spelled(node: NodeProto, opset: int, half: bool) -> list[NodeProto] | None:
         return None if half and opset < CAST_LIKE else _normalized(node, attrs, half)
     if node.op_type in SHIFTED and opset < ROUND:
         return None
-    if not node.op_type.startswith("QLinear") or attrs.get("channels_last") or not _has_zero(node):
+    inputs = 8 if node.op_type in ("QLinearAdd", "QLinearMul") else 5
+    is_whole = all(node.input) and len(node.input) == inputs  # none is left out
+    if not node.op_type.startswith("QLinear") or attrs.get("channels_last") or not is_whole:
         return None
     made: list[NodeProto] = []
 
@@ -150,20 +152,13 @@ def _normalized(node: NodeProto, attrs: dict[str, Any], half: bool) -> list[Node
     return made
 
 
-def _has_zero(node: NodeProto) -> bool:
-    """Whether no input is left out."""
-    return all(node.input) and len(node.input) == (8 if node.op_type in ("QLinearAdd", "QLinearMul") else 5)
-
-
 def _applied(kind: str, x: str, attrs: dict[str, Any], opset: int, make: Any) -> Any:
     """What is between the two of DequantizeLinear and QuantizeLinear."""
     given = {name: v for name, v in attrs.items() if name not in ("channels_last", "opset")}
     op = kind.removeprefix("QLinear")
     if op == "ReduceMean" and opset >= 18:
-        axes = make(
-            "Constant", value=helper.make_tensor("axes", TensorProto.INT64, [len(given["axes"])], given["axes"])
-        )
-        return make("ReduceMean", x, axes, keepdims=given["keepdims"])
+        axes = helper.make_tensor("axes", TensorProto.INT64, [len(given["axes"])], given["axes"])
+        return make("ReduceMean", x, make("Constant", value=axes), keepdims=given["keepdims"])
     if op == "Softmax" and attrs["opset"] < 13 <= opset:
         rows = make("Softmax", make("Flatten", x, axis=attrs.get("axis", -1)), axis=-1)
         return make("Reshape", rows, make("Shape", x))
@@ -221,18 +216,6 @@ def bias_gelu(x: Any, bias: Any = None) -> Any:
 def fast_gelu(x: Any, bias: Any = None) -> Any:
     x = _sum(x, bias)
     return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))) / 2
-
-
-def gemm_fast_gelu(x: Any, w: Any, bias: Any = None) -> Any:
-    return fast_gelu(np.matmul(x, w), bias)
-
-
-def quick_gelu(x: Any, alpha: Any = 1.702) -> Any:
-    return x * _sigmoid(alpha * x)
-
-
-def bias_add(x: Any, bias: Any, skip: Any) -> Any:
-    return x + bias + skip
 
 
 def bias_split_gelu(x: Any, bias: Any) -> Any:
@@ -470,14 +453,6 @@ def _softmax_at(x: Any, axis: Any, opset: Any = 13) -> Any:
     return _softmax(x.reshape(lead, -1)).reshape(x.shape)
 
 
-def _mean(x: Any, axes: Any = (), keepdims: Any = 1) -> Any:
-    return x.mean(axis=tuple(axes), keepdims=bool(keepdims), dtype=np.float32)
-
-
-def _leaky_relu(x: Any, alpha: Any) -> Any:
-    return np.where(x < 0, np.float32(alpha) * x, x)
-
-
 def qlinear_global_pool(x: Any, x_scale: Any, x_zero: Any, scale: Any, zero: Any, channels_last: Any = 0) -> Any:
     axes = tuple(range(1, x.ndim - 1)) if channels_last else tuple(range(2, x.ndim))
     total = _numbers(x, np.float32(1), x_zero).sum(axis=axes, keepdims=True, dtype=np.float32)
@@ -593,7 +568,7 @@ def nhwc_conv(x: Any, w: Any, bias: Any = None, **attrs: Any) -> Any:
 
 DEFINITIONS: dict[str, Any] = {
     "Attention": attention,
-    "BiasAdd": bias_add,
+    "BiasAdd": lambda x, bias, skip: x + bias + skip,
     "BiasGelu": bias_gelu,
     "BiasSoftmax": bias_softmax,
     "BiasSplitGelu": bias_split_gelu,
@@ -601,7 +576,7 @@ DEFINITIONS: dict[str, Any] = {
     "FastGelu": fast_gelu,
     "FusedMatMul": fused_matmul,
     "Gelu": bias_gelu,
-    "GemmFastGelu": gemm_fast_gelu,
+    "GemmFastGelu": lambda x, w, bias=None: fast_gelu(np.matmul(x, w), bias),
     "GroupNorm": group_norm,
     "GroupQueryAttention": grouped_attention,
     "MatMulIntegerToFloat": integers_to_floats,
@@ -615,13 +590,15 @@ DEFINITIONS: dict[str, Any] = {
     "QLinearAveragePool": qlinear_pool,
     "QLinearConcat": qlinear_concat,
     "QLinearGlobalAveragePool": qlinear_global_pool,
-    "QLinearLeakyRelu": _of_numbers(_leaky_relu),
+    "QLinearLeakyRelu": _of_numbers(lambda x, alpha: np.where(x < 0, np.float32(alpha) * x, x)),
     "QLinearMul": qlinear_mul,
-    "QLinearReduceMean": _of_numbers(_mean),
+    "QLinearReduceMean": _of_numbers(
+        lambda x, axes=(), keepdims=1: x.mean(axis=tuple(axes), keepdims=bool(keepdims), dtype=np.float32)
+    ),
     "QLinearSigmoid": _of_numbers(_sigmoid),
     "QLinearSoftmax": _of_numbers(_softmax_at),
     "QLinearWhere": qlinear_where,
-    "QuickGelu": quick_gelu,
+    "QuickGelu": lambda x, alpha: x * _sigmoid(alpha * x),
     "RotaryEmbedding": rotary,
     "SkipGroupNorm": skip_group_norm,
     "SkipLayerNormalization": skip_layer_norm,

@@ -185,13 +185,8 @@ def as_text(path: str | os.PathLike[str]) -> str:
 
 def external_files(model: ModelProto) -> list[str]:
     """The files, relative to the model, that hold external tensors."""
-    found: dict[str, None] = {}
-    for tensor in all_tensors(model):
-        if tensor.data_location == TensorProto.EXTERNAL:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    found[entry.value] = None
-    return list(found)
+    tensors = (t for t in all_tensors(model) if t.data_location == TensorProto.EXTERNAL)
+    return list(dict.fromkeys(e.value for t in tensors for e in t.external_data if e.key == "location"))
 
 
 def with_weights(model: ModelProto, folder: str | Path | None) -> ModelProto:

@@ -13,6 +13,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from surgeon.errors import ModelError
 from surgeon.ir.schemas import BODIED, key_of
+from surgeon.report import grouped
 
 IR_WITH_DEFAULTS = 4  # since then an initializer that is an input too is what it has where the caller gives nothing
 SMALL_TENSOR = 1024  # elements: larger initializers never decide a shape, so shape inference does without them
@@ -136,9 +137,7 @@ def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
 
 def functions_behind(nodes: Iterable[NodeProto], functions: Iterable[onnx.FunctionProto]) -> list[onnx.FunctionProto]:
     """Those of the functions that the nodes call, and that these call."""
-    found: dict[str, list[onnx.FunctionProto]] = {}
-    for function in functions:
-        found.setdefault(key_of(function.domain, function.name), []).append(function)
+    found = grouped((key_of(function.domain, function.name), function) for function in functions)
     called = dict.fromkeys(key for n in nodes if (key := key_of(n.domain, n.op_type)) in found)
     todo = list(called)
     for key in todo:  # grows

@@ -110,7 +110,7 @@ class Emitter:
     def _fold(self) -> None:
         """Store what nodes compute from constants and converted nodes read, instead of casting it at run time."""
         for value, dtype in self.wanted:
-            if dtype == self._made(value) or value.tensor is not None or _is_constant_node(value):
+            if dtype == self.plan.type_of(value) or value.tensor is not None or _is_constant_node(value):
                 continue
             array = self.model.constant(value) if self.plan.is_constant(value) else None
             if array is not None:
@@ -118,10 +118,6 @@ class Emitter:
 
     def _wanted_types(self, value: Value) -> list[int]:
         return [t for t in FORMATS if (value, t) in self.wanted]
-
-    def _made(self, value: Value) -> int:
-        """The type in which the tensor is computed."""
-        return self.plan.type_of(value)
 
     # ---- names -------------------------------------------------------------------------------------------------------
 
@@ -132,13 +128,13 @@ class Emitter:
                 self._name(body)
         for value, dtype in self._outputs(graph):
             root = self.plan.root(value)
-            is_given = root.is_input and dtype == self._made(root) and value is not root  # under another name
+            is_given = root.is_input and dtype == self.plan.type_of(root) and value is not root  # under another name
             if root.graph is graph and not is_given:
                 self.names.setdefault((root, dtype), value.name)
             if root.graph is not graph or is_given or self.names[root, dtype] != value.name:
                 self.extra.setdefault((graph, root), {})[value.name] = value
         nodes = [n for n in graph.live() if n.key != "Constant" and not self.plan.is_cast(n)]
-        made = [(o, self._made(o)) for n in nodes for o in n.outputs if o is not None]
+        made = [(o, self.plan.type_of(o)) for n in nodes for o in n.outputs if o is not None]
         for use in (*made, *(u for u in self.wanted if u[0].graph is graph)):
             if use[1] in FAMILY and use not in self.names:
                 self.names[use] = self._choose(use)
@@ -146,7 +142,9 @@ class Emitter:
     def _choose(self, use: Use) -> str:
         value, dtype = use
         others = {self.names.get((value, t)) for t in FORMATS if t != dtype}
-        if dtype == self._made(value) or (_is_stored(value) and (value, self._made(value)) not in self.wanted):
+        if dtype == self.plan.type_of(value) or (
+            _is_stored(value) and (value, self.plan.type_of(value)) not in self.wanted
+        ):
             return value.name if value.name not in others else self._fresh(f"{value.name}~{FORMATS[dtype].name}")
         cast = self.cast_nodes.get(use)
         if cast is not None and cast.outputs[0] is not None and not cast.outputs[0].is_output:
@@ -194,7 +192,7 @@ class Emitter:
         for value, array in self.folded.items():
             if value.graph is not graph:
                 continue
-            types = [t for t in self._wanted_types(value) if t != self._made(value)]
+            types = [t for t in self._wanted_types(value) if t != self.plan.type_of(value)]
             out.initializer.extend(_tensor(array, dtype, self._called(value, dtype)) for dtype in types)
 
     def _write_tensors(self, graph: Graph, out: GraphProto) -> None:
@@ -239,13 +237,17 @@ class Emitter:
         called: dict[str, str] = {}
         for position, value, dtype in self.plan.reads(node):
             called[proto.input[position]] = proto.input[position] = self._called(self.plan.root(value), dtype)
-            if self._saturates(node, position, value, dtype):
-                yield self._bound(value, proto, position, dtype)
+            if self._saturates(node, position, value, dtype):  # the end of the type's range means no bound, too
+                bound = self.model.constant(value)
+                assert bound is not None
+                yield self._instead(value, proto, position, dtype, "bound", bound)
             elif (node, position) in self.plan.repaired:
-                yield self._epsilon(node, position, value, proto, dtype)
+                sizes = tuple(d for d in self.model.shape(value) or () if isinstance(d, int))
+                epsilon = np.full(sizes, self.plan.repaired[node, position])
+                yield self._instead(value, proto, position, dtype, "epsilon", epsilon)
         for index, out in enumerate(node.outputs):
             if out is not None and self.model.dtype(out) in FAMILY:
-                called[out.name] = proto.output[index] = self._called(out, self._made(out))
+                called[out.name] = proto.output[index] = self._called(out, self.plan.type_of(out))
         _rename_sharded(proto, called)
         self._retype(node, proto)
         for body, inner in zip(node.bodies, body_protos(proto), strict=True):
@@ -262,19 +264,11 @@ class Emitter:
         array = self.model.constant(value)
         return array is not None and array.dtype == np.float32 and bool((np.abs(array) >= FLOAT_LIMIT).all())
 
-    def _bound(self, value: Value, proto: NodeProto, position: int, dtype: int) -> NodeProto:
-        """The end of the type's range in place of fp32's: both mean that there is no bound."""
-        array = self.model.constant(value)
-        assert array is not None
-        name = proto.input[position] = self._fresh(f"{value.name}~bound")
-        return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
-
-    def _epsilon(self, node: Node, position: int, value: Value, proto: NodeProto, dtype: int) -> NodeProto:
-        """The epsilon that the file has lost, in place of the 0 that it became."""
-        array = np.full(
-            tuple(d for d in self.model.shape(value) or () if isinstance(d, int)), self.plan.repaired[node, position]
-        )
-        name = proto.input[position] = self._fresh(f"{value.name}~epsilon")
+    def _instead(
+        self, value: Value, proto: NodeProto, position: int, dtype: int, stem: str, array: np.ndarray
+    ) -> NodeProto:
+        """A Constant that a written node reads in place of a tensor."""
+        name = proto.input[position] = self._fresh(f"{value.name}~{stem}")
         return helper.make_node("Constant", [], [name], name=name, value=_tensor(array, dtype, ""))
 
     def _constant(self, node: Node, value: Value) -> Iterator[NodeProto]:
@@ -299,7 +293,7 @@ class Emitter:
 
     def _versions(self, value: Value) -> Iterator[NodeProto]:
         """The cast of a tensor into the other type, where that is read, and the copies that graph outputs need."""
-        made = self._made(value)
+        made = self.plan.type_of(value)
         if made not in FAMILY:
             return
         for dtype in self._wanted_types(value):
@@ -312,7 +306,7 @@ class Emitter:
         """The cast of a tensor to a type, with the name of the file's own cast where there is one."""
         name = self._called(value, dtype)
         made = helper.make_node(
-            "Cast", [self._called(value, self._made(value))], [name], name=f"{name}/Cast_1", to=dtype
+            "Cast", [self._called(value, self.plan.type_of(value))], [name], name=f"{name}/Cast_1", to=dtype
         )
         cast = self.cast_nodes.get((value, dtype))
         if cast is not None and cast.outputs[0] is not None and cast.outputs[0].name == name:
@@ -361,7 +355,7 @@ class Emitter:
             elif self.plan.is_family(value):
                 root = self.plan.root(value)
                 named = (t for t in FORMATS if self.names.get((root, t)) == info.name)
-                info.type.tensor_type.elem_type = next(named, self._made(root))
+                info.type.tensor_type.elem_type = next(named, self.plan.type_of(root))
 
 
 def _is_constant_node(value: Value) -> bool:

@@ -30,15 +30,7 @@ from surgeon.precision.drawing import features, image, kind_of, waveform
 from surgeon.proof.feeds import Feeds, SizedInput
 from surgeon.proof.pair import ModelPair
 from surgeon.proof.sizes import INTEGERS, TOO_LARGE, Symbols, choices
-from surgeon.proof.usual_sizes import (
-    Role,
-    different,
-    farthest,
-    is_image,
-    larger,
-    smaller,
-    usual_sizes,
-)
+from surgeon.proof.usual_sizes import Role, different, farthest, is_image, larger, smaller, usual_sizes
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import whole_pair, worth_a_run
 from surgeon.targets.tables import SHAPE_INPUTS
@@ -100,11 +92,7 @@ class Plausible:
         return shapes | drawn.value_ranges([next(drawn.at(sized)) for sized in limits], set(shapes))
 
 
-def plausible(
-    model: ModelProto,
-    run: Callable[[Feeds], Any],
-    shapes: Shapes | None = None,
-) -> Plausible:
+def plausible(model: ModelProto, run: Callable[[Feeds], Any], shapes: Shapes | None = None) -> Plausible:
     """Inputs of the first sizes on which `run` runs the model. Raises Unrunnable where there are none.
 
     shapes  the shapes of inputs with symbolic dimensions, by name; a size may be 0

@@ -41,7 +41,7 @@ from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
 from surgeon.proof.feeds import Feeds
-from surgeon.report import QUANTIZE, Progress, counted
+from surgeon.report import QUANTIZE, Progress, counted, grouped
 from surgeon.rules.meaning import with_functions
 
 AIMS = (0.8, 0.5, 0.3)  # parts of the tolerance by which pairs are chosen, as other inputs have other errors
@@ -430,9 +430,7 @@ class Quantization:
         ]
         if self.count == 1:
             lines.append("one sample gave the ranges and the error: on others the error may be larger, so give more")
-        by_why: dict[str, list[str]] = {}
-        for node, why in self.left.items():
-            by_why.setdefault(why, []).append(node.label)
+        by_why = grouped((why, node.label) for node, why in self.left.items())
         lines += [f"{counted(len(n), 'layer')} in floating point: {why}: {', '.join(n)}" for why, n in by_why.items()]
         if self.sums:
             lines.append(

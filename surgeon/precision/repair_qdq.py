@@ -39,7 +39,7 @@ from surgeon.precision.standard import QUANTIZED_LIMIT, row_gaps
 from surgeon.proof.cache import ProofCache, place_of_proofs
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
-from surgeon.report import QUANTIZE, Applied, counted
+from surgeon.report import QUANTIZE, Applied, counted, grouped
 
 MOST = 16  # samples on which the error is measured
 NO_LAYER = "of tensors that no layer in int8 reads"
@@ -95,10 +95,8 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
 def _of_lines(lines: Sequence[Line], found: Found, placed: Placed) -> list[str]:
     """How many lines are used, and why each of the others is not."""
     used = {found.lines[layer.x.name] for layer in placed.int8}
-    whys: dict[str, list[str]] = {}
-    for line in lines:
-        if line.name not in used:
-            whys.setdefault(found.unused.get(line.name, NO_LAYER), []).append(line.name)
+    unused = [line.name for line in lines if line.name not in used]
+    whys = grouped((found.unused.get(name, NO_LAYER), name) for name in unused)
     said = [f"{len(used)} of {counted(len(lines), 'line')} of the cache are scales of quantizers"]
     return said + [f"{counted(len(names), 'line')} {why}: {', '.join(names)}" for why, names in whys.items()]
 

@@ -29,7 +29,7 @@ from surgeon.precision.ranges import THREADS
 from surgeon.precision.repair_qdq import at_opset, opened
 from surgeon.precision.search import fewest
 from surgeon.precision.standard import QUANTIZED_LIMIT
-from surgeon.report import QUANTIZE, counted
+from surgeon.report import QUANTIZE, counted, grouped
 
 BLOCKED = 21  # the opset from which DequantizeLinear has a scale for each block
 BLOCKS = (128, 64)  # rows: those of NVIDIA's documentation for int4
@@ -261,9 +261,7 @@ class Quantization:
             f"{few} of {every} of weights {'is' if few == 1 else 'are'} {self.kind.name}, with a scale for each "
             f"{sizes} rows of a column; {measured}"
         ]
-        by_why: dict[str, list[str]] = {}
-        for name, why in self.left.items():
-            by_why.setdefault(why, []).append(name)
+        by_why = grouped((why, name) for name, why in self.left.items())
         return lines + [
             f"{counted(len(n), 'matrix', 'matrices')} in floats: {why}: {', '.join(n)}" for why, n in by_why.items()
         ]

@@ -20,7 +20,7 @@ from surgeon.pipeline.check import Checked, Untaken, check
 from surgeon.pipeline.misplaced import Misplaced
 from surgeon.pipeline.option import from_text, words_of
 from surgeon.pipeline.options import CheckOptions
-from surgeon.report import counted, target_name
+from surgeon.report import counted, grouped, target_name
 from surgeon.targets.evidence import basis
 from surgeon.targets.target import Target
 from surgeon.verdict_text import merged, nameless, shared_reason
@@ -183,18 +183,14 @@ def _print_rows(word: str, rows: Sequence[tuple[str, ...]], screen: Screen, styl
 
 def _by_reason(rows: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
     """Rows by their last cell, a reason; reasons that differ only in names are one."""
-    groups: dict[str, list[tuple[str, ...]]] = {}
-    for row in rows:
-        groups.setdefault(nameless(row[-1]), []).append(row)
-    return {shared_reason([r[-1] for r in alike]): alike for alike in groups.values()}
+    groups = grouped((nameless(row[-1]), row) for row in rows).values()
+    return {shared_reason([r[-1] for r in alike]): alike for alike in groups}
 
 
 def _print_sum(verdicts: Sequence[FileVerdict], target: Target, screen: Screen) -> None:
     """Print the unsupported nodes by operator, and how many files are supported."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for verdict in verdicts:
-        for node in verdict.checked.untaken if verdict.checked is not None else ():
-            found.setdefault((node.op or "-", node.fixed_by or "no pass"), []).append(verdict.file)
+    pairs = ((u, v.file) for v in verdicts if v.checked is not None for u in v.checked.untaken)
+    found = grouped(((u.op or "-", u.fixed_by or "no pass"), file) for u, file in pairs)
     rows = [(op, str(len(files)), str(len(set(files))), by) for (op, by), files in sorted(found.items())]
     plain = ("{}", "{} nodes", "{} files", "{}")
     screen.table("unsupported", ("operator", "nodes", "files", "fixed by"), rows, "bad", plain)

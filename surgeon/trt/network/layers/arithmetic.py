@@ -59,32 +59,15 @@ def activation(layer: Layer, x: np.ndarray) -> np.ndarray:
     return result.astype(x.dtype)  # an integer clipped by float bounds stays an integer
 
 
+NAMED_AS_IN_NUMPY = "exp log sqrt abs sin cos tan sinh cosh ceil floor sign isinf isnan"
 UNARIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "EXP": np.exp,
-    "LOG": np.log,
-    "SQRT": np.sqrt,
+    **{name.upper(): getattr(np, name) for name in NAMED_AS_IN_NUMPY.split()},
+    **{f"A{name.upper()}": getattr(np, f"arc{name}") for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "RECIP": lambda x: x.dtype.type(1) / x,
-    "ABS": np.abs,
     "NEG": np.negative,
-    "SIN": np.sin,
-    "COS": np.cos,
-    "TAN": np.tan,
-    "SINH": np.sinh,
-    "COSH": np.cosh,
-    "ASIN": np.arcsin,
-    "ACOS": np.arccos,
-    "ATAN": np.arctan,
-    "ASINH": np.arcsinh,
-    "ACOSH": np.arccosh,
-    "ATANH": np.arctanh,
-    "CEIL": np.ceil,
-    "FLOOR": np.floor,
     "ERF": _erf,
     "NOT": np.logical_not,
-    "SIGN": np.sign,
     "ROUND": np.rint,
-    "ISINF": np.isinf,
-    "ISNAN": np.isnan,
 }
 
 
