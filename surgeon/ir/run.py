@@ -7,7 +7,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon import guard
-from surgeon.errors import SurgeonError
+from surgeon.errors import ModelError, SurgeonError
 from surgeon.ir.definitions import DEFINED, definitions
 from surgeon.ir.files import UNWRITABLE, as_text, external_files, resolved_weights, with_weights
 from surgeon.ir.graph import Node
@@ -61,6 +61,15 @@ IR_OF_NODES = 10  # of a model around a single node: every ONNX Runtime that sur
 
 class Unrunnable(Exception):
     """A model cannot be run; the message says why."""
+
+
+@contextlib.contextmanager
+def must_run(told: str, end: str = "") -> Iterator[None]:
+    """Raise ModelError where a model cannot be run: `told`, the reason, and `end`."""
+    try:
+        yield
+    except Unrunnable as error:
+        raise ModelError(f"{told}: {error}{end}") from None
 
 
 class Runner:

@@ -18,7 +18,7 @@ from surgeon.errors import ModelError, UsageError
 from surgeon.ir.functions import opset_of
 from surgeon.ir.lattice import Shapes
 from surgeon.ir.protos import all_nodes, copied, label_of, reads, reads_instead, refill, returning, unused
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, Unrunnable, must_run
 from surgeon.pipeline.dynamic_batch import named
 from surgeon.pipeline.nodewise import Layout, Tensor, Walk, depends_on_sizes_alone, difference, is_equal
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
@@ -262,10 +262,8 @@ def _compared(
 ) -> tuple[float, dict[str, int]]:
     """The largest difference between the rows that count, and how many rows each output has."""
     old, new = Runner(before, base), Runner(after, base)
-    try:
+    with must_run("the rows cannot be fixed: ONNX Runtime does not run the model", end="."):
         sized = sizes_that_run(before, lambda feeds: (old.run(feeds), new.run(feeds)), base=base, shapes=shapes)
-    except Unrunnable as error:
-        raise ModelError(f"the rows cannot be fixed: ONNX Runtime does not run the model: {error}.") from None
     worst, sizes = 0.0, {}
     for seed in range(SEEDS):
         feeds = next(valid_feeds(before, sized, seed))[1]
@@ -273,12 +271,8 @@ def _compared(
             expected = old.run(feeds)
         except Unrunnable:  # at the same sizes it ran on other numbers
             continue
-        try:
+        with must_run("the rows cannot be fixed: ONNX Runtime does not run what was written", end="."):
             given = new.run(feeds)
-        except Unrunnable as error:
-            raise ModelError(
-                f"the rows cannot be fixed: ONNX Runtime does not run what was written: {error}."
-            ) from None
         for info, one, other in zip(before.graph.output, expected, given, strict=False):
             axis = rows.get(info.name)
             if axis is not None:

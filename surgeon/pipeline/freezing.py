@@ -14,7 +14,7 @@ from onnx import ModelProto, TypeProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.lattice import read_type
 from surgeon.ir.protos import copied, given_inputs, refill
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied
 from surgeon.proof.valid import valid_feeds
 from surgeon.proof.whole import sizes_that_run
@@ -116,12 +116,10 @@ def _numbers(name: str, value: Any) -> np.ndarray:
 
 def _prove(before: ModelProto, after: ModelProto, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> None:
     """Raise ModelError where the two differ, or do not run."""
-    try:
+    with must_run("--set was not proved: ONNX Runtime does not run the model", end="."):
         old, new = Runner(before), Runner(after)
         feeds = next(valid_feeds(after, sizes_that_run(after, new.run, shapes=shapes)))[1]
         found, expected = new.run(feeds), old.run(feeds | dict(arrays))
-    except Unrunnable as error:
-        raise ModelError(f"--set was not proved: ONNX Runtime does not run the model: {error}.") from None
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
         if one.dtype != other.dtype or not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
             raise ModelError(f"with the value of --set the output '{info.name}' is another one than with the input.")

@@ -16,7 +16,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from surgeon.errors import ModelError, UsageError, did_you_mean
 from surgeon.ir.lattice import Shapes, declared_shape, may_hold_sizes
 from surgeon.ir.protos import copied, read_instead, refill
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.pipeline.nodewise import difference
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.feeds import Feeds
@@ -184,7 +184,7 @@ def _prove(before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], sh
     """The largest difference between the new model and the original on what it is given in its place."""
     worst, rng = 0.0, np.random.default_rng(0)
     sizes = {name: step for name, step in steps.items() if step.kind in SIZES.values()}
-    try:
+    with must_run("the inputs cannot get another form: ONNX Runtime does not run the model", end="."):
         old, new = Runner(before), Runner(after)
 
         def run(feeds: Feeds) -> list[np.ndarray]:  # of random floats no sizes are made
@@ -195,8 +195,6 @@ def _prove(before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], sh
         given = {name: step.draw(rng, feeds[name].shape) for name, step in steps.items()}
         expected = old.run(feeds | {name: steps[name].applied(array) for name, array in given.items()})
         found = new.run(feeds | given)
-    except Unrunnable as error:
-        raise ModelError(f"the inputs cannot get another form: ONNX Runtime does not run the model: {error}.") from None
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
         moved = difference(one, other, times=1.0)
         if moved.why:

@@ -17,7 +17,7 @@ from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import all_nodes, given_inputs, holders, read_instead, refill
 from surgeon.ir.retyping import narrowed, retyped
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.pipeline.prepared import Asked, Prepared, Text, applied, fresh_name
 from surgeon.proof.equality import TOLERANCE, compare, is_float
 from surgeon.proof.feeds import EVERYDAY
@@ -147,7 +147,7 @@ def _measured(before: ModelProto, after: ModelProto, kinds: Mapping[int, int], s
     The original gets them in its own types, so what the inputs are rounded by counts, too. Raises ModelError.
     """
     integers: dict[str, str] = {}
-    try:
+    with must_run("what other types change cannot be measured: ONNX Runtime does not run it"):
         old, new = Runner(before), Runner(after)
         sized = sizes_that_run(before, old.run, shapes=shapes)
         types = {i.name: i.type.tensor_type.elem_type for i in after.graph.input}
@@ -164,8 +164,6 @@ def _measured(before: ModelProto, after: ModelProto, kinds: Mapping[int, int], s
                     integers.setdefault(info.name, f"; of {what} integers differ")
                     continue
                 worst = max(worst, _difference(what, *row))
-    except Unrunnable as error:
-        raise ModelError(f"what other types change cannot be measured: ONNX Runtime does not run it: {error}") from None
     return worst, "".join(integers.values())
 
 

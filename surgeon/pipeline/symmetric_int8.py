@@ -20,7 +20,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, refill
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.prepared import Asked, Fresh, Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import LEVELS, Quantizer, array_of, grid_of, hold, quantizer_at
@@ -298,7 +298,7 @@ def _measured(before: ModelProto, after: ModelProto, exact: ModelProto, shapes: 
     Raises ModelError where the new one is too far.
     """
     old_worst = new_worst = 0.0
-    try:
+    with must_run("what symmetric int8 changes cannot be measured: ONNX Runtime does not run it"):
         old, new, free = Runner(before), Runner(after), Runner(exact)
         sized = sizes_that_run(before, old.run, shapes=shapes)
         for kind, feeds in valid_feeds(before, sized):
@@ -309,10 +309,6 @@ def _measured(before: ModelProto, after: ModelProto, exact: ModelProto, shapes: 
                 _check(f"the output '{info.name}' on {kind} inputs", was, now, ideal)
                 old_worst = max(old_worst, _largest(was, ideal))
                 new_worst = max(new_worst, _largest(now, ideal))
-    except Unrunnable as error:
-        raise ModelError(
-            f"what symmetric int8 changes cannot be measured: ONNX Runtime does not run it: {error}"
-        ) from None
     return old_worst, new_worst
 
 

@@ -9,8 +9,7 @@ from copy import copy
 import numpy as np
 from onnx import ModelProto
 
-from surgeon.errors import ModelError
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.pipeline.options import Options
 from surgeon.precision.comparison import score
 from surgeon.precision.data import Samples, load_metric
@@ -36,10 +35,8 @@ class Distances:
         self._metric = load_metric(options.metric) if isinstance(options.metric, str) else options.metric
         self.names = [output.name for output in model.graph.output]
         self.chosen = kinds_of(model).chosen
-        try:
+        with must_run("ONNX Runtime does not run the model"):
             self._runner = Runner(model, threads=THREADS)
-        except Unrunnable as error:
-            raise ModelError(f"ONNX Runtime does not run the model: {error}") from None
         self._kept: list[Sequence[np.ndarray]] = []
 
     def on(self, samples: Samples) -> Distances:
@@ -52,10 +49,8 @@ class Distances:
         """The outputs of the model for the sample with that index."""
         if turn < len(self._kept):
             return self._kept[turn]
-        try:
+        with must_run("ONNX Runtime does not run the model on the data"):
             found = self._runner.run(feeds)
-        except Unrunnable as error:
-            raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
         if turn == len(self._kept) and sum(a.size for outputs in self._kept for a in outputs) < KEPT:
             self._kept.append(found)
         return found

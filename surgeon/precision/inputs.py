@@ -285,17 +285,8 @@ def _is_few(shape: Shape) -> bool:
 
 def _is_size(model: Model, value: Value) -> bool:
     """Whether sizes are computed of a tensor, in numbers and vectors."""
-    todo, seen = [value], {value}
-    while todo:
-        tensor = todo.pop()
-        for user in tensor.users:
-            at = SHAPE_INPUTS.get(user.key, ())
-            if any(k in at for k, given in enumerate(user.inputs) if given is tensor):
-                return True
-            made = {o for o in user.outputs if o is not None and _is_short(model.shape(o))} - seen
-            todo += made
-            seen |= made
-    return False
+    read = readers([value], lambda user: all(o is None or _is_short(model.shape(o)) for o in user.outputs))
+    return any(user.input_at(k) is tensor for user, tensor in read for k in SHAPE_INPUTS.get(user.key, ()))
 
 
 def _compared_number(model: Model, node: Node) -> int | None:

@@ -118,19 +118,10 @@ def ranked(model: Model) -> set[Node]:
         for node in scope.live():
             if node.op not in RANKS:
                 continue
-            chain, todo = [node], [node.inputs[RANKS[node.op]]]
-            seen: set[Node] = set()
-            while todo:
-                value = todo.pop()
-                maker = None if value is None else value.producer
-                if maker is None or maker in seen or maker.op in HEAVY or maker.op not in PASSED | SCORES:
-                    continue
-                seen.add(maker)
-                chain.append(maker)
-                if maker.op not in SCORES:
-                    todo += maker.inputs
+            makers = {v.producer for v in sources([node.inputs[RANKS[node.op]]], lambda n: n.op in PASSED)}
+            chain = {n for n in makers if n is not None and n.op in PASSED | SCORES}
             if any(n.op in SCORES for n in chain):
-                found.update(chain)
+                found |= chain | {node}
     return found
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, TensorProto
 
-from surgeon.errors import ModelError
 from surgeon.ir.model import Model
 from surgeon.ir.protos import returning
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, must_run
 from surgeon.precision.formats import FAMILY, computes_in_half
 from surgeon.precision.rounding import cast_external
 from surgeon.proof.exact import widened
@@ -95,12 +94,10 @@ def measure(model: ModelProto, data: Iterable[Feeds], base: Path | None = None) 
 
 def _run(model: ModelProto, names: list[str], data: Iterable[Feeds], base: Path | None) -> Iterator[list[np.ndarray]]:
     """The tensors of those names on each item."""
-    try:
+    with must_run("ONNX Runtime does not run the model on the calibration data"):
         floats = {i.name for i in model.graph.input if i.type.tensor_type.elem_type == TensorProto.FLOAT}
         runner = Runner(returning(model, names), base, threads=THREADS)
         for feeds in data:
             yield runner.run(
                 {n: a.astype(np.float32) if a.dtype.itemsize == 2 and n in floats else a for n, a in feeds.items()}
             )
-    except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the model on the calibration data: {error}") from None

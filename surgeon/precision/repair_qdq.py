@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from surgeon.ir.files import with_weights
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_instead, refill, returning
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, Unrunnable, must_run
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
 from surgeon.pipeline.placement import Layer, Placed, followed, placed, saved
@@ -60,7 +60,7 @@ def repaired(source: Source, options: Options, data: Samples | None) -> Prepared
     """
     given, base = source.proto(), source.base
     whole, told = opened(given, base)
-    model = _with_scales_by_axis(whole)
+    model = at_opset(whole, BY_AXIS)
     known = ProofCache(place_of_proofs() if options.cache and options.proves else None)
     standard, first = standardized(model, options, base, known)
     bare = unquantized(standard)
@@ -81,7 +81,7 @@ def with_scales(source: Source, options: Options, data: Samples | None) -> Prepa
     """
     assert options.calibration_cache is not None
     whole, told = opened(source.proto(), source.base)
-    model = _with_scales_by_axis(whole)
+    model = at_opset(whole, BY_AXIS)
     if any(n.op_type == "QuantizeLinear" for n in model.graph.node):
         raise UsageError("--calibration-cache is for a model without quantizers. For others there is --repair-qdq.")
     lines = read_cache(Path(options.calibration_cache))
@@ -130,11 +130,6 @@ def _without_defaults(model: ModelProto) -> list[str]:
     return [f"{counted(len(names), 'input')} with a default became weights, as TensorRT's parser reads them: {shown}"]
 
 
-def _with_scales_by_axis(model: ModelProto) -> ModelProto:
-    """The model in the opset from which weights have a scale for each channel, where onnx can convert it."""
-    return at_opset(model, BY_AXIS)
-
-
 def at_opset(model: ModelProto, opset: int) -> ModelProto:
     """The model in an opset or a later one, where onnx can convert it."""
     if all(o.version >= opset for o in model.opset_import if not o.domain):
@@ -175,7 +170,8 @@ class Repair:
         self.drawn = data is None
         if data is None:
             drawn = plausible(bare.model, Runner(bare.model).run, options.shapes).samples
-            self.feeds = [_in_range(feeds, bare.grids) for feeds in drawn]
+            grids = bare.grids  # the ranges that the file has for inputs
+            self.feeds = [{n: _scaled(a, grids[n]) if n in grids else a for n, a in feeds.items()} for feeds in drawn]
         else:
             self.feeds = list(data.checked(bare.model).part(0, 1, MOST))
         self.saturated = {} if self.drawn else self._saturated()
@@ -365,11 +361,6 @@ def _largest(outputs: Iterable[np.ndarray]) -> float:
 # ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def _in_range(feeds: Feeds, grids: Mapping[str, Grid]) -> Feeds:
-    """Drawn inputs, brought to the ranges that the file has for them."""
-    return {name: _scaled(array, grids[name]) if name in grids else array for name, array in feeds.items()}
-
-
 def _scaled(array: np.ndarray, grid: Grid) -> np.ndarray:
     """The array between the ends of a range. One around zero says how large numbers are, not which sign they have."""
     low, high = (float(end) for end in (array.min(initial=0), array.max(initial=0)))
@@ -391,10 +382,8 @@ def numbers_of(model: ModelProto, names: Container[str], samples: Iterable[Feeds
 
 def run_on_data(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
     """What a model makes of a sample. Raises ModelError."""
-    try:
+    with must_run("ONNX Runtime does not run the model on the data"):
         return runner.run(feeds)
-    except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the model on the data: {error}") from None
 
 
 def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:

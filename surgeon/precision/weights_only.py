@@ -60,12 +60,7 @@ class Kind(NamedTuple):
 
     def tensor(self, name: str, steps: np.ndarray) -> TensorProto:
         """An initializer of such numbers."""
-        if self.elem != TensorProto.INT4:
-            return numpy_helper.from_array(steps.astype(helper.tensor_dtype_to_np_dtype(self.elem)), name)
-        flat = steps.reshape(-1).astype(np.int8).view(np.uint8) & 0xF
-        flat = np.append(flat, np.zeros(flat.size % 2, np.uint8))  # two in a byte, the first in the lower half
-        packed = flat[0::2] | flat[1::2] << 4
-        return TensorProto(name=name, data_type=self.elem, dims=steps.shape, raw_data=packed.tobytes())
+        return numpy_helper.from_array(steps.astype(helper.tensor_dtype_to_np_dtype(self.elem)), name)
 
 
 INT4 = Kind("int4", "--int4", int(TensorProto.INT4), 7)

@@ -29,7 +29,7 @@ from polygraphy.logger import G_LOGGER
 from surgeon.errors import EngineError, ModelError, UsageError
 from surgeon.ir.files import beginning, check_writable, read_all
 from surgeon.ir.protos import given_inputs
-from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.run import Runner, Unrunnable, must_run
 from surgeon.pipeline.freezing import frozen, sizes_fixed_in
 from surgeon.precision.data import load_data
 from surgeon.precision.inputs import plausible
@@ -108,13 +108,11 @@ def compare(
         second = held.enter_context(built.start(before)) if built else None
         usual = built.shapes(before) if built else None  # whatever the sizes are: it refuses another model's engine
         shapes = shapes or usual
-        try:
+        with must_run("the models cannot be compared", end="."):
             pair = whole_pair(before, after, shapes=shapes)
             standard = Standard(
                 before, after, original.parent, rewritten.parent, tolerance, types={} if built else None
             )
-        except Unrunnable as error:
-            raise ModelError(f"the models cannot be compared: {error}.") from None
         random = why_random(before, after)
         if random:
             raise ModelError(f"the models cannot be compared: {random}.")
@@ -126,10 +124,8 @@ def compare(
         if standard.converted:
             comparison.tolerance = standard.limit
             comparison.notes.append(MAY_ROUND.format(standard.limit) if built else standard.statement())
-        try:
+        with must_run(f"ONNX Runtime does not run the rewritten model '{rewritten}'"):
             second = second or held.enter_context(OnnxRuntime().start(standard.evaluated, rewritten))
-        except Unrunnable as error:
-            raise ModelError(f"ONNX Runtime does not run the rewritten model '{rewritten}': {error}") from None
         first_way = built or OnnxRuntime()
         runs: list[tuple[Side, Run]] = [(Side(first_way), lambda feeds: second(fed(standard.evaluated, feeds)))]
         parsed = ParsedNetwork(runtime) if network else None
@@ -283,10 +279,8 @@ def _inputs(
 ) -> list[Inputs]:
     """The inputs on which the original runs. Raises ModelError where it does not run, UsageError without inputs."""
     model = standard.reference
-    try:
+    with must_run(f"ONNX Runtime does not run the original model '{original}'"):
         runner = Runner(model, standard.base)
-    except Unrunnable as error:
-        raise ModelError(f"ONNX Runtime does not run the original model '{original}': {error}") from None
 
     def run(feeds: Feeds) -> list[np.ndarray]:
         return runner.run(fed(model, feeds))
