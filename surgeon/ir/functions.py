@@ -4,7 +4,7 @@ models and functions declare."""
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, defs, helper
+from onnx import FunctionProto, ModelProto, NodeProto, defs, helper, version_converter
 from onnx.defs import OpSchema
 
 from surgeon.ir.protos import all_nodes, copied, refill
@@ -32,6 +32,16 @@ def called(node: NodeProto) -> Name:
 def opset_of(declaring: FunctionProto | ModelProto) -> int:
     """The opset of ONNX's own operators that a model or a function declares; 1 where it declares none."""
     return next((o.version for o in declaring.opset_import if o.domain in ONNX), 1)
+
+
+def at_opset(model: ModelProto, opset: int) -> ModelProto:
+    """The model in an opset or a later one, where onnx can convert it."""
+    if opset_of(model) >= opset:
+        return model
+    try:
+        return version_converter.convert_version(model, opset)
+    except Exception:  # it raises RuntimeError, and what its C++ raises
+        return model
 
 
 def declares_opset(declaring: FunctionProto | ModelProto) -> bool:

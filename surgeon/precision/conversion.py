@@ -35,12 +35,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.inliner
-import onnx.version_converter
 from onnx import ModelProto
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_inner_weights
-from surgeon.ir.functions import ONNX, as_inliner_reads, by_name, common_opset, drop_opset, opset_of, say_defaults
+from surgeon.ir.functions import ONNX, as_inliner_reads, at_opset, by_name, common_opset, opset_of, say_defaults
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import HALVES, Shapes
 from surgeon.ir.model import Model
@@ -147,7 +146,8 @@ def convert(
     Raises UsageError where `data` does not fit the model or a word of `keep_fp32` names nothing.
     """
     low, wide = WAYS[way]
-    feeds = None if data is None else _given(data).checked(model)
+    given = data if data is None or isinstance(data, Samples) else Samples.of(data)
+    feeds = None if given is None else given.checked(model)
     inlined = _inlined(with_inner_weights(model, base))
     target = Target.parse(target) if isinstance(target, str) else target
     if weights is None and has_large_weights(inlined):
@@ -209,10 +209,6 @@ def convert(
         result.warnings += [told] if told else []
     result.unproved = verify and bool(result.not_compared) and not allow_unproved
     return result
-
-
-def _given(data: Iterable[Mapping[str, np.ndarray]]) -> Samples:
-    return data if isinstance(data, Samples) else Samples.of(data)
 
 
 def _samples(
@@ -562,15 +558,8 @@ def _raised(model: ModelProto, way: str, target: Target | None) -> ModelProto:
     """The model at an opset whose operators take the type, where the target reads it and ONNX's converter writes it."""
     nodes = list(all_nodes(model.graph))
     opset = RAISED if way != "fp16" else RAISED_QUANTIZED if any(n.op_type in SCALED for n in nodes) else 0
-    if opset_of(model) >= opset or any(n.domain not in ONNX for n in nodes):
-        return model
-    if target is not None and target.opset < opset:
-        return model
-    try:
-        raised: ModelProto = onnx.version_converter.convert_version(model, opset)
-    except Exception:  # RuntimeError and its like, of an operator that it has no adapter for
-        return model
-    return raised
+    is_read = target is None or target.opset >= opset
+    return at_opset(model, opset) if is_read and all(n.domain in ONNX for n in nodes) else model
 
 
 def _finished(converted: ModelProto, model: ModelProto, source: ModelProto) -> ModelProto:
@@ -603,8 +592,8 @@ def _inlined(model: ModelProto) -> ModelProto:
             "all at one opset."
         )
     if opset != opset_of(model):
-        drop_opset(copy)
-        copy.opset_import.append(onnx.helper.make_opsetid("", opset))
+        others = [o for o in copy.opset_import if o.domain not in ONNX]
+        refill(copy.opset_import, [*others, onnx.helper.make_opsetid("", opset)])
     say_defaults(all_nodes(copy.graph), functions)
     refill(copy.functions, (as_inliner_reads(f, opset, functions) for f in model.functions))
     return onnx.inliner.inline_selected_functions(copy, own, exclude=True)
@@ -658,16 +647,7 @@ def _gain(plan: Plan) -> tuple[int, int]:
 
 def _counts(plan: Plan) -> tuple[int, int]:
     """How many nodes that compute with floats do it in half precision, and how many in fp32."""
-    half = single = 0
-    for scope in plan.model.scopes:
-        if scope.is_function:
-            continue
-        for node in scope.live():
-            if plan.is_cast(node) or node.key == "Constant" or plan.fixed.get(node) == COMPUTED:
-                continue
-            if not plan.float_outputs(node):
-                continue
-            is_half = bool(HALVES & {plan.written(node, o.index) for o in node.outputs if o is not None})
-            half += is_half
-            single += not is_half
-    return half, single
+    nodes = [n for scope in plan.model.scopes if not scope.is_function for n in scope.live() if plan.float_outputs(n)]
+    own = [n for n in nodes if not plan.is_cast(n) and n.key != "Constant" and plan.fixed.get(n) != COMPUTED]
+    half = [n for n in own if HALVES & {plan.written(n, o.index) for o in n.outputs if o is not None}]
+    return len(half), len(own) - len(half)

@@ -128,8 +128,8 @@ class _Planner:
     authors  tensors after a cast from fp16 to fp32 that the file has
     nodes    what computes with floats, inputs first
     free     those of them that are neither heavy nor bound to a type
-    ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks
-    sizing   nodes of whose numbers the size of a tensor is computed
+    ranked   nodes that make what a TopK, an ArgMax or a NonMaxSuppression ranks: rounded scores may become equal
+    sizing   nodes of whose numbers the size of a tensor is computed: rounded ones may make another
     variances  nodes that compute E[x^2] - E[x]^2
     is_mixed   whether the file has products in half precision
     leaves_range  whether a product is beyond the range of the type in the run
@@ -295,8 +295,8 @@ class _Planner:
             or self._from_integers(facts)
             or self._by_constants(facts)
             or self._by_epsilon(facts.node)
-            or self._by_rank(facts.node)
-            or self._by_size(facts.node)
+            or ("its results are ranked" if facts.node in self.ranked else "")
+            or ("the size of a tensor is computed from it" if facts.node in self.sizing else "")
             or ("a variance as a difference of two means" if facts.node in self.variances else "")
             or self._by_rule(facts)
             or self._by_author(facts)
@@ -306,14 +306,6 @@ class _Planner:
     def _beyond_range(self, facts: _Facts) -> str:
         """Why the numbers of a node leave the range of the type; empty where they do not."""
         return self._measured(facts) or self._by_growth(facts)
-
-    def _by_rank(self, node: Node) -> str:
-        """Rounded scores may become equal, and then others are chosen."""
-        return "its results are ranked" if node in self.ranked else ""
-
-    def _by_size(self, node: Node) -> str:
-        """Rounded numbers may make another size."""
-        return "the size of a tensor is computed from it" if node in self.sizing else ""
 
     def _by_epsilon(self, node: Node) -> str:
         epsilon = node.attr("epsilon")

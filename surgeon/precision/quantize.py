@@ -20,6 +20,7 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto, helper
 
 from surgeon.errors import ModelError, UsageError
+from surgeon.ir.functions import at_opset
 from surgeon.ir.graph import Node
 from surgeon.ir.model import Model
 from surgeon.ir.protos import copied, returning
@@ -36,7 +37,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.histograms import METHODS, Histogram, scale_of
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset, numbers_of, opened, run_on_data
+from surgeon.precision.repair_qdq import numbers_of, opened, run_on_data
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from onnx import ModelProto, TensorProto, version_converter
+from onnx import ModelProto, TensorProto
 
 from surgeon.errors import ModelError, UsageError
 from surgeon.ir.files import with_weights
+from surgeon.ir.functions import at_opset
 from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_instead, refill, returning
@@ -128,16 +129,6 @@ def _without_defaults(model: ModelProto) -> list[str]:
         return []
     shown = f"{', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''}"
     return [f"{counted(len(names), 'input')} with a default became weights, as TensorRT's parser reads them: {shown}"]
-
-
-def at_opset(model: ModelProto, opset: int) -> ModelProto:
-    """The model in an opset or a later one, where onnx can convert it."""
-    if all(o.version >= opset for o in model.opset_import if not o.domain):
-        return model
-    try:
-        return version_converter.convert_version(model, opset)
-    except Exception:  # it raises RuntimeError, and what its C++ raises
-        return model
 
 
 class Error(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from surgeon.errors import ModelError, UsageError
+from surgeon.ir.functions import at_opset
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import words
@@ -26,7 +27,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.inputs import plausible
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import at_opset, opened
+from surgeon.precision.repair_qdq import opened
 from surgeon.precision.search import fewest
 from surgeon.precision.standard import QUANTIZED_LIMIT
 from surgeon.report import QUANTIZE, counted, grouped
