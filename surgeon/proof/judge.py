@@ -20,6 +20,7 @@ from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import INTERPOLATES, NORMALIZES
 from surgeon.ir.protos import all_nodes, copied, holders, nodes_of, types_held
 from surgeon.ir.run import Reference, Runner, Unrunnable
+from surgeon.proof import hidden
 from surgeon.proof.equality import (
     TIMES_THE_ORIGINAL,
     TOLERANCE,
@@ -32,16 +33,6 @@ from surgeon.proof.equality import (
 from surgeon.proof.exact import Exact, widen_stash
 from surgeon.proof.feeds import NOT_COUNTED, NOT_FINITE, Feeds, SizedInput, feeds_of
 from surgeon.proof.held import too_large
-from surgeon.proof.hidden import (
-    HAS_MEDIAN,
-    NOT_LOOKED_AT,
-    bias,
-    has_signs,
-    lost_element,
-    made_finite,
-    other_sign,
-    rounds_one_by_one,
-)
 from surgeon.proof.integer_roles import divisors, plain_integers
 from surgeon.proof.nan_unreliable_kernels import BlindSpots
 from surgeon.proof.pair import ModelPair
@@ -254,7 +245,7 @@ class Judge:
         resizes = (n for n in nodes_of(pair.before) if n.op_type == "Resize")
         self.drops_rounding = not self.reads_halves and _narrows(pair.before) > _narrows(pair.after)
         self.crops = any(a.s == CROPPED.encode() for n in resizes for a in n.attribute)
-        self.is_one_by_one = rounds_one_by_one(pair.before)
+        self.is_one_by_one = hidden.rounds_one_by_one(pair.before)
         self.divisors = divisors(pair)
         self.max_error = 0.0
         self.note = ""
@@ -425,14 +416,14 @@ class Judge:
         a, b = trial.results[index], trial.expected[index]
         if self.slack != 1.0 or a is b or a.tobytes() == b.tobytes():
             return ""
-        found = "" if self.pair.is_own or self.cuts_inf else made_finite(a, b, trial.exact, index)
+        found = "" if self.pair.is_own or self.cuts_inf else hidden.made_finite(a, b, trial.exact, index)
         if found:
             return found
-        if trial.kind in NOT_LOOKED_AT:
+        if trial.kind in hidden.NOT_LOOKED_AT:
             return ""
         signs = ""
-        if has_signs(self.pair.before, trial.kind):
-            signs = other_sign(a, b, zeros=index in self.pair.signed_zeros)
+        if hidden.has_signs(self.pair.before, trial.kind):
+            signs = hidden.other_sign(a, b, zeros=index in self.pair.signed_zeros)
         if signs or trial.is_noisy or self.strays or self.samples:
             return signs
         found = self._lost(trial, index, b)
@@ -445,8 +436,8 @@ class Judge:
     def _lost(self, trial: JudgedRun, index: int, expected: np.ndarray) -> str:
         """What a tolerance hides of a result that stands for `expected`."""
         given, exact = trial.results[index], trial.exact
-        found = bias(given, expected, exact, index) if trial.kind in HAS_MEDIAN else ""
-        return found or lost_element(given, expected, exact, index, sums=not self.is_one_by_one)
+        found = hidden.bias(given, expected, exact, index) if trial.kind in hidden.HAS_MEDIAN else ""
+        return found or hidden.lost_element(given, expected, exact, index, sums=not self.is_one_by_one)
 
     def trial(
         self,
