@@ -9,18 +9,7 @@ from urllib.parse import quote
 
 from surgeon.html.drawing import MOST_NODES, Sketch, draw, sketch
 from surgeon.ir.graph import Node
-from surgeon.report import (
-    MEASURED,
-    TESTED,
-    UNPROVED,
-    Applied,
-    Conversion,
-    Declined,
-    Group,
-    Report,
-    grouped,
-    target_name,
-)
+from surgeon.report import MEASURED, TESTED, Applied, Conversion, Declined, Group, Report, grouped, target_name
 from surgeon.verdict_text import GRADED, answer, merged, nameless, shared_reason
 
 MOST_DRAWN = 60  # windows of different shapes on one page
@@ -198,7 +187,7 @@ def _proof(report: Report) -> tuple[str, str]:
     if not report.applied:
         return "good", "nothing to rewrite"
     grades = {a.grade for a in report.applied}
-    if report.verify.get("mode") == "none" or UNPROVED in grades:
+    if report.verify.get("mode") == "none" or any(a.max_error is None for a in report.applied):
         return "warn", "not proved"
     return "good", " and ".join(word for grade, word in GRADED.items() if grade in grades)
 

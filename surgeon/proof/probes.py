@@ -18,7 +18,7 @@ from itertools import combinations_with_replacement, permutations, product
 
 import ml_dtypes
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.lattice import FLOATS, HALVES
 from surgeon.ir.operators import (
@@ -107,8 +107,7 @@ class Window:
 
     @cached_property
     def strings(self) -> list[str]:
-        found = dict.fromkeys(x for m in self.pair.both for x in _strings(m))
-        return list(found)
+        return list(dict.fromkeys(x for m in self.pair.both for x in _strings(m)))
 
     @cached_property
     def roles(self) -> Mapping[str, Role]:
@@ -126,7 +125,7 @@ class Window:
     @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
-        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in self.pair.both)
+        return max(sum(math.prod(t.dims) for t in m.graph.initializer) for m in self.pair.both)
 
     @cached_property
     def never_overflows(self) -> bool:
@@ -294,7 +293,7 @@ def breakpoint_sizes(
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
@@ -308,7 +307,7 @@ def breakpoint_sizes(
 
 def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the numbers on either side of the breakpoints of the two sides."""
-    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
+    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and math.prod(s))
     base = random_feeds(window, sized, np.random.default_rng(7))
     for feeds in feeds_at_breakpoints(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
         yield "breakpoint", feeds
@@ -341,7 +340,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
     """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
     rng = np.random.default_rng(1)
     base = random_feeds(window, sized, rng)
-    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
+    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and math.prod(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
             yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
@@ -371,7 +370,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
 def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the integers, truths, counts and axes at which a window may do something else."""
     base = random_feeds(window, sized, np.random.default_rng(1))
-    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
+    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and math.prod(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
@@ -388,10 +387,10 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
-                if _elements(dims):
-                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) in ("length", "size") and _elements(dims):
-            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
+                if math.prod(dims):
+                    yield "one truth", {**base, name: (np.arange(math.prod(dims)) == 1).reshape(dims) == value}
+        if window.roles.get(name) in ("length", "size") and math.prod(dims):
+            counts = _counts(window, LARGEST_COUNT if math.prod(dims) == 1 else LARGEST_OF_COUNTS)
             for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
@@ -404,7 +403,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
         role = window.roles.get(name)
-        if role not in ("position", "length") or not _elements(dims):
+        if role not in ("position", "length") or not math.prod(dims):
             continue
         for most, least in product(rows, (-1, 0, 1) if role == "length" else (-1, 0)):
             if most:
@@ -616,10 +615,6 @@ def without_zero(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
 
 
-def _elements(dims: tuple[int, ...]) -> int:
-    return math.prod(dims)
-
-
 def _dtype(elem: int) -> np.dtype:
     return np.dtype(helper.tensor_dtype_to_np_dtype(elem))
 
@@ -647,12 +642,9 @@ def _numbers(model: ModelProto) -> Iterator[float]:
     for node in nodes_of(model):
         for attribute in node.attribute:
             is_type = node.op_type == "Cast" and attribute.name == "to"
-            values = (CUTS.get(attribute.i, 0),) if is_type else _values(attribute)
+            own = (attribute.f, attribute.i, *attribute.floats, *attribute.ints)
+            values = (CUTS.get(attribute.i, 0),) if is_type else own
             yield from (float(v) for v in values if v)
-
-
-def _values(attribute: AttributeProto) -> Iterator[float]:
-    yield from (attribute.f, attribute.i, *attribute.floats, *attribute.ints)
 
 
 def _strings(model: ModelProto) -> Iterator[str]:

@@ -47,13 +47,15 @@ ROWS = tuple(
                   "condition that is given; measured with TensorRT 8.4.1.5 and TensorRT-RTX: `Node input "
                   "was not registered`")  # fmt: skip
 def loop_condition(node: Node) -> str | None:
-    if node.input_at(1) is not None:
-        return None
+    name = None if node.input_at(1) is not None else _read_in_body(node, 1)
+    return None if name is None else f"the condition is left out, and its body reads it as '{name}'"
+
+
+def _read_in_body(node: Node, position: int) -> str | None:
+    """What a body calls the input that it gets there; None where it does not read it."""
     body = node.bodies[0]
-    handed = body.values[body.proto.input[1].name]
-    if not handed.users and handed not in body.outputs:
-        return None
-    return f"the condition is left out, and its body reads it as '{handed.name}'"
+    value = body.values[body.proto.input[position].name]
+    return value.name if value.users or value in body.outputs else None
 
 
 NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
@@ -95,11 +97,8 @@ def uncounted_loop(node: Node) -> str | None:
 
 
 def _number_without_limit(node: Node) -> str | None:
-    body = node.bodies[0]
-    number = body.values[body.proto.input[0].name]
-    if not number.users and number not in body.outputs:
-        return None
-    return f"it has no limit on the iterations, and its body reads their number as '{number.name}'"
+    name = _read_in_body(node, 0)
+    return None if name is None else f"it has no limit on the iterations, and its body reads their number as '{name}'"
 
 
 @condition("Loop", since(7, 0, rtx=True),
