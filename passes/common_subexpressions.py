@@ -31,19 +31,16 @@ Known = dict[Hashable, list[Node]]  # nodes by what is quickly compared of them
 
 @model_rule(stage=Stage.LOWER, last=True)
 def once(editor):
-    changed = False
     for scope in editor.model.scopes:
         if scope.parent is None:
-            changed |= _merge(editor, scope, [{}])
-    return changed
+            _merge(editor, scope, [{}])
 
 
-def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> bool:
+def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> None:
     """Merge the nodes of a scope and of its bodies with those before them; `known` has those of the scopes around."""
-    changed = False
     for node in graph.live():
         for body in node.bodies:
-            changed |= _merge(editor, body, [*known, {}])
+            _merge(editor, body, [*known, {}])
         if node.key not in ONCE or node.bodies:
             continue
         # A body reads no more tensors of the graph around than it did.
@@ -55,8 +52,6 @@ def _merge(editor: Editor, graph: Graph, known: Sequence[Known]) -> bool:
             builder = editor.builder(node)
             builder.matched = (*(first.origin.removed if first.origin is not None else (first,)), node)
             editor.replace(node, first.outputs, builder)
-            changed = True
-    return changed
 
 
 def _first(editor: Editor, node: Node, known: Sequence[Known]) -> Node | None:

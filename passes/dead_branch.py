@@ -27,7 +27,6 @@ Tensors = dict[Value, Value]
 
 @model_rule(stage=Stage.CLEAN)
 def take(editor):
-    changed = False
     for node in list(editor.nodes({"If"}.__contains__)):
         refused = node.alive and branches_of_other_rank.check(node) is not None
         if not refused or editor.why_unsupported(node) is None:
@@ -44,8 +43,6 @@ def take(editor):
             continue
         builder.matched = tuple(nodes)
         editor.replace(last, outputs, builder)
-        changed = True
-    return changed
 
 
 def _last(editor: Editor, node: Node) -> tuple[Node, str]:

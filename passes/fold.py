@@ -60,16 +60,15 @@ def cast_of_one(b, array):
 def fold(editor):
     """All but what a single Shape says: shape inference and the passes read that as it is, and a window that it serves
     may yet go."""
-    return _everywhere(editor, final=False)
+    _everywhere(editor, final=False)
 
 
 @model_rule(stage=Stage.LOWER)
 def what_is_left(editor):
-    return _everywhere(editor, final=True)
+    _everywhere(editor, final=True)
 
 
-def _everywhere(editor: Editor, final: bool) -> bool:
-    changed = False
+def _everywhere(editor: Editor, final: bool) -> None:
     target = editor.target
     asked = cache(lambda key: sorted({*target.constant_inputs(key), *READ.get(key, ())}))  # the inputs of an operator
     for node in editor.nodes(asked):
@@ -82,33 +81,28 @@ def _everywhere(editor: Editor, final: bool) -> bool:
                 continue
             if node.key in PRODUCTS and maker.key == "Transpose" and input_of(maker).tensor is not None:
                 continue  # a transposed weight is as good as a weight to them
-            changed |= _fold(editor, maker)
-    return changed
+            _fold(editor, maker)
 
 
 @model_rule(stage=Stage.CLEAN)
 def unknown(editor):
     """What the target has no importer for."""
-    changed = False
     for node in editor.nodes(lambda key: key != "Constant" and not editor.target.imports(key)):
         read = [o for o in node.outputs if o is not None and o.is_read]
         if node.alive and read and not editor.excluded(node) and all(map(editor.model.is_constant, read)):
-            changed |= _fold(editor, node)
-    return changed
+            _fold(editor, node)
 
 
-def _fold(editor: Editor, node: Node) -> bool:
+def _fold(editor: Editor, node: Node) -> None:
     """Put constants in place of the node's outputs, unless there is a reason against it."""
     read = [o for o in node.outputs if o is not None and o.is_read]
     why = _why_not(editor.model, node, read)
     if why:
         editor.decline(node, why)
-        return False
+        return
     builder = editor.builder(node)
-    editor.replace(
-        node, [builder.constant(editor.model.constant(o)) if o in read else None for o in node.outputs], builder
-    )
-    return True
+    made = [builder.constant(editor.model.constant(o)) if o in read else None for o in node.outputs]
+    editor.replace(node, made, builder)
 
 
 def _why_not(model: Model, node: Node, read: Sequence[Value]) -> str:

@@ -47,7 +47,6 @@ class Way(NamedTuple):
 
 @model_rule(stage=Stage.CLEAN)
 def sink(editor):
-    changed = False
     for node in list(editor.nodes({"If"}.__contains__)):
         refused = node.alive and branches_of_other_rank.check(node) is not None
         if not refused or editor.excluded(node) or editor.why_unsupported(node) is None:
@@ -64,13 +63,10 @@ def sink(editor):
             continue
         for end in way.ends:
             _sink(editor, node, way, end)
-        changed |= bool(way.ends)
-    return changed
 
 
 @model_rule(stage=Stage.CLEAN)
 def turned(editor):
-    changed = False
     for node in list(editor.nodes({"Transpose"}.__contains__)):
         builder = editor.builder(node)
         if not builder.options.get("sink_transposes") or editor.excluded(node):
@@ -86,8 +82,6 @@ def turned(editor):
             editor.decline(node, "its rank is not known")
             continue
         _sink(editor, chosen, Way([node], [node], {made: (shape, shape)}), node)
-        changed = True
-    return changed
 
 
 def _way(b: Builder) -> Way:

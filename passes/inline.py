@@ -35,8 +35,7 @@ PLUGINS = (DOMAIN, STOCK_DOMAIN)
 @model_rule(stage=Stage.CLEAN)
 def inline(editor):
     if not editor.model.functions:
-        return False
-    changed = False
+        return
     meanings = _meanings(editor)
     for function in editor.model.functions.values():
         function.sync()  # what other passes made of it is what is copied
@@ -51,9 +50,7 @@ def inline(editor):
             editor.decline(node, why)
             if editor.model.opset != opset:
                 editor.model.set_opset(opset)
-        changed = changed or not why
     editor.model.drop_unused_functions()  # no pass need look at what will not be written
-    return changed
 
 
 def _meanings(editor: Editor) -> set[str]:

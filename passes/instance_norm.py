@@ -272,7 +272,6 @@ def with_slope(editor):
 
     A rule rooted there would be the target's to keep.
     """
-    changed = False
     for node in editor.nodes(("LeakyRelu", "Relu").__contains__):
         inside = node.inputs[0].producer if node.inputs[0] is not None else None
         if editor.excluded(node) or inside is None or not _takes_slope(editor.model, inside, node):
@@ -280,8 +279,6 @@ def with_slope(editor):
         b = editor.builder(node)
         slope = node.attr("alpha") if node.key == "LeakyRelu" else 0.0
         editor.replace(node, [b.node(inside.op, inside.inputs, 1, DOMAIN, {**inside.attrs, "slope": slope})], b)
-        changed = True
-    return changed
 
 
 def _takes_slope(model: Model, inside: Node, activation: Node) -> bool:

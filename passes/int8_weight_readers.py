@@ -62,28 +62,25 @@ def read_elsewhere(editor):
     constants = (v for node in editor.nodes(lambda key: key == "Constant") for v in node.outputs if v is not None)
     types = {dtype for scope in editor.model.scopes for dtype, _ in scope.kinds_of_tensors}
     if INT8 not in types and not any(_is_int8_constant(editor, v) for v in constants):
-        return False
-    changed = False
+        return
     for node in list(editor.nodes(lambda key: key not in ("Constant", "DequantizeLinear"))):
         held = [v for v in node.inputs if node.alive and v is not None and _is_int8_constant(editor, v)]
         if held and not editor.excluded(node) and _is_mistyped(editor, node):
-            changed |= _in_floats(editor, node, held)
-    return changed
+            _in_floats(editor, node, held)
 
 
-def _in_floats(editor: Editor, node: Node, held: list[Value]) -> bool:
+def _in_floats(editor: Editor, node: Node, held: list[Value]) -> None:
     """Have a node read its weights as integers of fp32."""
     b = editor.builder(node)
     numbers = [b.DequantizeLinear(_as_vector(b, v), np.float32(1), np.int8(0)) for v in held]
     if any(editor.why_unsupported(n.producer) is not None for n in numbers):
         b.undo()
-        return False
+        return
     floats = [n if b.rank(v) else b.Squeeze(n, axes=[0]) for v, n in zip(held, numbers, strict=True)]
     wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in floats), strict=True))
     inputs = [None if v is None else wholes.get(v, v) for v in node.inputs]
     made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
     editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
-    return True
 
 
 def _as_vector(b: Builder, constant: Value) -> Value:

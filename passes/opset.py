@@ -347,7 +347,6 @@ def opset(editor):
         for made in builder.made:
             _check_made(made, editor.model)
         editor.replace(node, outputs if isinstance(outputs, tuple) else (outputs,), builder)
-    return bool(plans)
 
 
 def _plan(r: Reading) -> Plan | None:

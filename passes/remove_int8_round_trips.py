@@ -23,36 +23,28 @@ HANDED_ON = MOVES | {"MaxPool"}
 @model_rule(stage=Stage.LOWER)
 def detour(editor):
     """From the inputs down, so that what one node passes on is known when the next is looked at."""
-    changed = False
     for node in list(editor.nodes({"Cast", *HANDED_ON}.__contains__)):
         if node.alive and not editor.excluded(node):
-            changed |= _straighten(editor, node)
-    return changed
+            (_straighten if node.key == "Cast" else _move)(editor, node)
 
 
-def _straighten(editor: Editor, node: Node) -> bool:
-    if node.key == "Cast":
-        source = _carried(editor, node.inputs[0])
-        if source is None or node.attr("to") not in WIDER:
-            return False
-        b = editor.builder(node)
-        same = node.attr("to") == editor.model.dtype(source)
-        editor.replace(node, [source if same else b.Cast(source, to=node.attr("to"))], b)
-        return True
-    return _move(editor, node)
+def _straighten(editor: Editor, cast: Node) -> None:
+    source, kind = _carried(editor, cast.inputs[0]), cast.attr("to")
+    if source is not None and kind in WIDER:
+        b = editor.builder(cast)
+        editor.replace(cast, [source if kind == editor.model.dtype(source) else b.Cast(source, to=kind)], b)
 
 
-def _move(editor: Editor, node: Node) -> bool:
+def _move(editor: Editor, node: Node) -> None:
     """Let a node that passes elements on pass on numbers of fp32."""
     count = len(node.inputs) if node.key == "Concat" else 1
     sources = [_carried(editor, v) for v in node.inputs[:count]]
     if not all(sources) or len(node.outputs) != 1:
-        return False
+        return
     b = editor.builder(node)
     narrow = editor.model.dtype(input_of(node))
     moved = b.node(node.op, [*sources, *node.inputs[count:]], 1, "", node.attrs)
     editor.replace(node, [b.Cast(moved, to=narrow)], b)
-    return True
 
 
 def _carried(editor: Editor, value: Value | None) -> Value | None:

@@ -40,16 +40,15 @@ ARITHMETIC = BROADCASTS - {"Pow"} | {"Abs", "Cast", "Neg"}
 @model_rule(stage=Stage.CLEAN)
 def shape_tensor(editor):
     """Once and again with what computes constants: each lets the other see more."""
-    return _everywhere(editor, final=False)
+    _everywhere(editor, final=False)
 
 
 @model_rule(stage=Stage.FUSE)
 def what_is_left(editor):
-    return _everywhere(editor, final=True)
+    _everywhere(editor, final=True)
 
 
-def _everywhere(editor: Editor, final: bool) -> bool:
-    changed = False
+def _everywhere(editor: Editor, final: bool) -> None:
     wanted = editor.target.shape_inputs
     for node in editor.nodes(wanted.__contains__):
         for position in wanted[node.key]:
@@ -58,12 +57,11 @@ def _everywhere(editor: Editor, final: bool) -> bool:
             if given is None or maker is None or editor.excluded(maker):
                 continue
             if final or not editor.model.is_constant(given):  # or it is fold's to compute
-                changed |= _in_vectors(editor, maker, final)
-    return changed
+                _in_vectors(editor, maker, final)
 
 
-def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
-    """Compute the outputs of `maker` in vectors instead; False where that cannot be done."""
+def _in_vectors(editor: Editor, maker: Node, final: bool) -> None:
+    """Compute the outputs of `maker` in vectors instead, where that can be done."""
     builder = editor.builder(maker)
     elements = _Elements(builder)
     read = [o for o in maker.outputs if o is not None and o.is_read]
@@ -73,9 +71,8 @@ def _in_vectors(editor: Editor, maker: Node, final: bool) -> bool:
         builder.undo()
         if final:
             editor.decline(maker, f"a shape is computed through a tensor of several dimensions, and {refusal}")
-        return False
+        return
     editor.replace(maker, [None if o is None else made.get(o) for o in maker.outputs], builder)
-    return True
 
 
 class _Elements(Elements):

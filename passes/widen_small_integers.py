@@ -48,12 +48,11 @@ CARRIERS: dict[int, int] = {
 def carry(editor):
     target, model = editor.target, editor.model
     if not target.has_other_types(model):
-        return False
+        return
     given = {info.type.tensor_type.elem_type for info in model.proto.graph.input}
     kinds = {kind for kind, wide in CARRIERS.items() if target.reads(kind) or kind not in given}
     if not target.int64:
         kinds -= {TensorProto.UINT32}
-    changed = False
     for node in list(editor.nodes((CARRIED | {"Cast"}).__contains__)):
         if not node.alive or editor.excluded(node) or all(v is None or model.is_constant(v) for v in node.outputs):
             continue
@@ -62,42 +61,40 @@ def carry(editor):
         if node.key.startswith("Scatter") and node.attr("reduction") in ("add", "mul"):
             continue  # how many numbers meet in one position is not known
         if node.key == "Cast" and node.attr("to") not in CARRIERS:
-            changed |= _read_behind(editor, node)
+            _read_behind(editor, node)
         elif (why := target.why_unsupported(node)) is None or why.kind is Kind.OPSET:
             continue
         elif node.key == "Cast":
-            changed |= node.attr("to") in kinds and _wrapped(editor, node)
+            if node.attr("to") in kinds:
+                _wrapped(editor, node)
         else:
             found = {model.dtype(v) for v in (*node.inputs, *node.outputs) if v is not None} & kinds
             if len(found) == 1 and not _has_eight_bits(node, *found):
-                changed |= _carried_through(editor, node, *found)
-    return changed
+                _carried_through(editor, node, *found)
 
 
-def _read_behind(editor: Editor, node: Node) -> bool:
+def _read_behind(editor: Editor, node: Node) -> None:
     """Have a Cast read what a Cast to a small type before it reads, where that changes nothing."""
     b, source = editor.builder(node), node.inputs[0]
     carrier = None if source is None else _carrier(editor, b, source)
     if carrier is None:
         b.undo()
-        return False
+        return
     editor.replace(node, [b.Cast(carrier, to=node.attr("to"))], b)
-    return True
 
 
-def _wrapped(editor: Editor, node: Node) -> bool:
+def _wrapped(editor: Editor, node: Node) -> None:
     """Have a Cast to a small type read integers of its range."""
     b, source, kind = editor.builder(node), node.inputs[0], node.attr("to")
     if source is None or node.outputs[0] is None or _carrier(editor, b, node.outputs[0]) is not None:
         b.undo()
-        return False
+        return
     if kind == TensorProto.UINT32 and editor.model.dtype(source) in FLOATS:  # each runtime has its own way beyond 2^31
-        return False
+        return
     editor.replace(node, [_narrowed(b, _widened(editor, b, source, CARRIERS[kind]), kind, wraps=True)], b)
-    return True
 
 
-def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
+def _carried_through(editor: Editor, node: Node, kind: int) -> None:
     """Put the node between Casts."""
     b, types = editor.builder(node), editor.model.dtype
     wide = FLOAT if node.key in IN_FLOAT else CARRIERS[kind]
@@ -106,7 +103,7 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
         made = _shifted(editor, b, node, kind, inputs[0])
         if made is None:
             b.undo()
-            return False
+            return
     else:
         attrs = dict(node.attrs)
         if node.key in FILLING:
@@ -123,7 +120,6 @@ def _carried_through(editor: Editor, node: Node, kind: int) -> bool:
     ]
     read = zip(node.outputs, outputs, strict=True)
     editor.replace(node, [new if old is not None and old.is_read else None for old, new in read], b)
-    return True
 
 
 def _shifted(editor: Editor, b: Builder, node: Node, kind: int, x: Value | None) -> Value | None:

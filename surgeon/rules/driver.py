@@ -187,15 +187,16 @@ class Driver:
         for model_rule in rules:
             opset = self.model.opset
             name, body = model_rule.pass_name, model_rule.body
+            editor = Editor(self, name, model_rule.stage)
             try:
-                edited = body(Editor(self, name, model_rule.stage))
+                body(editor)
             except Exception as error:
                 if not self.context.passes[name].own:
                     _blame(error, f"the pass '{name}' failed", body)
                 raise
-            if edited or self.model.opset != opset:
+            if editor.changed or self.model.opset != opset:
                 self.edited_by[name] = None
-            changed |= bool(edited)
+            changed |= editor.changed
         return changed
 
     def _sweep(self, index: Index[Rule]) -> bool:
@@ -612,7 +613,10 @@ def operators(model: Model) -> dict[str, int]:
 
 
 class Editor:
-    """What a rule over the whole model works with: every node in reach, and `replace` for each change."""
+    """What a rule over the whole model works with: every node in reach, and `replace` for each change.
+
+    changed  whether something was replaced
+    """
 
     def __init__(self, driver: Driver, pass_name: str, stage: Stage) -> None:
         self._driver = driver
@@ -621,6 +625,7 @@ class Editor:
         self.model = driver.model
         self.target = driver.target
         self.plugins = driver.context.plugins
+        self.changed = False
 
     def nodes(self, wanted: Callable[[str], Any] | None = None) -> Iterator[Node]:
         """The nodes of every scope, in order, as they are now; only those whose operators are `wanted`."""
@@ -650,3 +655,4 @@ class Editor:
         assert builder.root is node
         self._driver.grant(len(builder.made))
         self._driver.commit(builder, outputs, self._pass, self._stage.value)
+        self.changed = True

@@ -184,7 +184,7 @@ def why_never_runs(rule: Rule) -> str | None:
 def model_rule(*, stage: Stage, last: bool = False) -> Callable[[Callable[..., Any]], ModelRule]:
     """Mark a function that edits the whole model.
 
-    It gets an `Editor`, runs after its stage's rules and returns whether it changed anything. In CLEAN both run again
+    It gets an `Editor`, whose `replace` makes each change, and runs after its stage's rules. In CLEAN both run again
     until nothing changes. One that is `last` runs once, after all stages.
     """
     return lambda body: ModelRule(body, stage, last=last)
