@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PASSES = Path(__file__).resolve().parent.parent / "passes"
-RULES = {"meaning", "model_rule", "rule"}  # what marks the body of a rule; the names that it gets are the pattern's
+RULES = {"body", "meaning", "model_rule", "rule"}  # what marks a rule's body; the names that it gets are the pattern's
 
 
 def is_rule(function: ast.FunctionDef) -> bool:

@@ -12,7 +12,7 @@ from onnx import TensorProto
 from surgeon import Builder, Decline, Value, require
 
 from .._shapes import heads_of, numbers_to, size
-from .table import FLOAT, Result, asks_for, body, given, in_place, needed, plus, setting, sizes
+from .table import FLOAT, Result, asks_for, body, in_place, needed, plus, setting, sizes
 
 LOWEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).min),
@@ -31,8 +31,7 @@ class Heads(NamedTuple):
 
 
 @body("Attention")
-def attention(b: Builder) -> Result:
-    x, weights, bias, mask, past, added, _ = given(b, 7)
+def attention(b, x, weights, bias, mask, past, added):
     require(b.rank(x) in (3, None), "its input has other dimensions than batch, positions and channels")
     projected = plus(b, b.MatMul(x, weights), bias)
     hidden = b.root.attrs.get("qkv_hidden_sizes") or [b.static_size(weights, 1) // 3] * 3
@@ -161,8 +160,7 @@ def _range(b: Builder, x: Value) -> Value:
 
 
 @body("MultiHeadAttention")
-def multi_head(b: Builder) -> Result:
-    query, key, value, bias, mask, added, past_key, past_value, length, indirection = given(b, 10)
+def multi_head(b, query, key, value, bias, mask, added, past_key, past_value, length, indirection):
     require(length is None and indirection is None, "its keys are written into a cache that is passed on")
     heads = b.root.attr("num_heads")
     q, k, v = _unpacked(b, query, key, value, bias, heads)
@@ -201,8 +199,7 @@ def _unpacked(
 
 
 @body("RotaryEmbedding")
-def rotary(b: Builder) -> Result:
-    x, positions, cos, sin = given(b, 4)
+def rotary(b, x, positions, cos, sin):
     attr = b.root.attr
     require(not attr("is_packed_batching"), "its samples are packed without padding")
     require(attr("scale") == 1, "it scales, which its definition does not explain")
@@ -252,8 +249,7 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
 
 
 @body("QAttention")
-def quantized_attention(b: Builder) -> Result:
-    x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past = given(b, 9)
+def quantized_attention(b, x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past):
     width = b.static_size(weights, 1)
     total = b.MatMulInteger(x, weights, zero, weight_zero)
     factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
@@ -282,8 +278,7 @@ class _Places(NamedTuple):
 
 
 @body("GroupQueryAttention")
-def grouped(b: Builder) -> Result:
-    query, key, value, past_key, past_value, lengths, total, cos, sin, turns, added, sink, *rest = given(b, 17)
+def grouped(b, query, key, value, past_key, past_value, lengths, total, cos, sin, turns, added, sink, *rest):
     k_scale, v_scale, q_weight, k_weight, padded = rest
     attr = b.root.attr
     kinds = (None, "", "NONE")

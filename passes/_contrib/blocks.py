@@ -41,34 +41,29 @@ def bias_gelu(b: Builder) -> Result:
 
 
 @body("FastGelu")
-def bias_fast_gelu(b: Builder) -> Result:
-    x, bias = given(b, 2)
+def bias_fast_gelu(b, x, bias):
     return fast_gelu(b, plus(b, x, bias))
 
 
 @body("GemmFastGelu")
-def gemm_fast_gelu(b: Builder) -> Result:
-    x, w, bias = given(b, 3)
+def gemm_fast_gelu(b, x, w, bias):
     return fast_gelu(b, plus(b, b.MatMul(x, w), bias))
 
 
 @body("QuickGelu")
-def quick_gelu(b: Builder) -> Result:
-    (x,) = given(b, 1)
+def quick_gelu(b, x):
     alpha = b.root.attr("alpha")
     return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, float(alpha))))
 
 
 @body("BiasAdd")
-def bias_add(b: Builder) -> Result:
-    x, bias, skip = given(b, 3)
+def bias_add(b, x, bias, skip):
     return plus(b, x, bias, skip)
 
 
 @body("BiasSoftmax")
-def bias_softmax(b: Builder) -> Result:
+def bias_softmax(b, x, bias):
     """All dimensions from the axis on are one."""
-    x, bias = given(b, 2)
     axis, rank = b.root.attr("axis"), b.known_rank(x)
     total = b.Add(x, bias)
     if axis in (-1, rank - 1):
@@ -78,8 +73,7 @@ def bias_softmax(b: Builder) -> Result:
 
 
 @body("BiasSplitGelu")
-def bias_split_gelu(b: Builder) -> Result:
-    x, bias = given(b, 2)
+def bias_split_gelu(b, x, bias):
     left, right = b.Split(b.Add(x, bias), outputs=2, axis=-1, **({"num_outputs": 2} if b.opset >= 18 else {}))
     return b.Mul(left, gelu(b, right))
 
@@ -109,8 +103,7 @@ def attributes(b: Builder, names: Sequence[str]) -> dict[str, object]:
 
 
 @body("FusedConv")
-def fused_conv(b: Builder) -> Result:
-    x, w, bias, added = given(b, 4)
+def fused_conv(b, x, w, bias, added):
     y = b.node("Conv", [x, w, bias], 1, "", attributes(b, CONV))
     return activated(b, plus(b, y, added), b.root.attr("activation"), b.root.attr("activation_params") or ())
 
@@ -127,25 +120,22 @@ def last(b: Builder, x: Value, rank: int) -> Value:
 
 
 @body("NhwcConv")
-def nhwc_conv(b: Builder) -> Result:
+def nhwc_conv(b, x, w, bias):
     """The channels are last in the filters, too: so ONNX Runtime's own optimizer writes it."""
-    x, w, bias = given(b, 3)
     y = b.node("Conv", [first(b, x), first(b, w), bias], 1, "", attributes(b, CONV))
     return last(b, y, b.known_rank(x))
 
 
 @body("NhwcFusedConv")
-def nhwc_fused_conv(b: Builder) -> Result:
+def nhwc_fused_conv(b, x, w, bias, added):
     """The filters are those of ONNX's Conv; what is added has its channels last."""
-    x, w, bias, added = given(b, 4)
     y = b.node("Conv", [first(b, x), w, bias], 1, "", attributes(b, CONV))
     y = plus(b, last(b, y, b.known_rank(x)), added)
     return activated(b, y, b.root.attr("activation"), b.root.attr("activation_params") or ())
 
 
 @body("NhwcMaxPool")
-def nhwc_max_pool(b: Builder) -> Result:
-    (x,) = given(b, 1)
+def nhwc_max_pool(b, x):
     y = b.node("MaxPool", [first(b, x)], 1, "", attributes(b, [n for n in POOL if n != "count_include_pad"]))
     return last(b, y, b.known_rank(x))
 
@@ -157,16 +147,14 @@ def trilu(b: Builder) -> Result:
 
 
 @body("ExpandDims")
-def expand_dims(b: Builder) -> Result:
-    x, axis = given(b, 2)
+def expand_dims(b, x, axis):
     where = int(known(b, axis, "axis").reshape(()))
     return b.Unsqueeze(x, axes=[where if where >= 0 or b.opset >= 11 else where + b.known_rank(x) + 1])
 
 
 @body("CDist")
-def distances(b: Builder) -> Result:
+def distances(b, one, other):
     """|a|^2 - 2 a b' + |b|^2 loses digits where two rows are close: the differences themselves are squared."""
-    one, other = given(b, 2)
     difference = b.Sub(b.Unsqueeze(one, axes=[1]), b.Unsqueeze(other, axes=[0]))
     squared = b.ReduceSum(b.Mul(difference, difference), axes=[2], keepdims=0)
     metric = b.root.attrs.get("metric", "sqeuclidean")
@@ -178,8 +166,7 @@ LARGEST = 8  # rows
 
 
 @body("Inverse")
-def inverse(b: Builder) -> Result:
-    (x,) = given(b, 1)
+def inverse(b, x):
     size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")
     a = b.wide(x)

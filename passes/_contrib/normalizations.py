@@ -106,8 +106,7 @@ def group_norm(b: Builder) -> Result:
 
 
 @body("SkipGroupNorm")
-def skip_group_norm(b: Builder) -> Result:
-    x, gamma, beta, skip, bias = given(b, 5)
+def skip_group_norm(b, x, gamma, beta, skip, bias):
     if b.known_rank(skip) == 2:  # one number for each channel of a sample
         skip = b.Reshape(skip, sizes(*([0, 1, 1, -1] if b.root.attr("channels_last") else [0, -1, 1, 1])))
     if bias is not None and not b.root.attr("channels_last"):
@@ -136,8 +135,7 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
 
 
 @body("EmbedLayerNormalization")
-def embedding(b: Builder) -> Result:
-    ids, segments, words, places, segment_table, gamma, beta, mask, positions = given(b, 9)
+def embedding(b, ids, segments, words, places, segment_table, gamma, beta, mask, positions):
     return embedded(b, ids, segments, [words, places, segment_table, gamma, beta], mask, positions)
 
 

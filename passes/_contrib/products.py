@@ -40,9 +40,8 @@ def fused_gemm(b: Builder) -> Result:
 
 
 @body("MatMulNBits")
-def n_bits(b: Builder) -> Result:
+def n_bits(b, a, packed, scales, zeros, order, bias):
     """The weights are taken out of their bytes: (number - zero) * scale for each block of a column."""
-    a, packed, scales, zeros, order, bias = given(b, 6)
     weights = _unpacked(b, packed, scales, zeros, order)
     y = b.MatMul(b.typed(a, FLOAT), np.ascontiguousarray(weights.T))
     return b.typed(plus(b, y, None if bias is None else b.typed(bias, FLOAT)), b.dtype(a))
@@ -83,8 +82,7 @@ def bits_of(array: np.ndarray, bits: int) -> np.ndarray:
 
 
 @body("MoE")
-def mixture(b: Builder) -> Result:
-    x, router, first, first_bias, second, second_bias, third, _ = given(b, 8)
+def mixture(b, x, router, first, first_bias, second, second_bias, third):
     require(b.dtype(x) == TensorProto.FLOAT, "it is not fp32")
     require(third is None, "its gate has weights of its own, of which ONNX Runtime has no kernel")
     require(not b.root.attr("use_sparse_mixer"), "it mixes with the sparse mixer")
@@ -152,9 +150,8 @@ CODES = {
 
 
 @body("MatMulBnb4")
-def bnb4(b: Builder) -> Result:
+def bnb4(b, a, packed, factors):
     """Each byte has two codes, the upper four bits first; a block of weights has one factor."""
-    a, packed, factors = given(b, 3)
     attr = b.root.attr
     require(attr("transB"), "its weights are multiplied as they are, which training alone does")
     rows, columns, block = attr("N"), attr("K"), attr("block_size")
@@ -171,9 +168,8 @@ def bnb4(b: Builder) -> Result:
 
 
 @body("GatherBlockQuantized")
-def gather(b: Builder) -> Result:
+def gather(b, table, indices, scales, zeros):
     """The whole table is dequantized: (number - zero) * scale for each block along an axis."""
-    table, indices, scales, zeros = given(b, 4)
     attr = b.root.attr
     dtype = b.dtype(table)
     require(

@@ -47,38 +47,35 @@ def shifted(b: Builder, y: Value, scale: Value | None, zero: Value | None) -> Va
 
 
 @body("QLinearAdd")
-def add(b: Builder) -> Result:
-    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
+def add(b, a, a_scale, a_zero, c, c_scale, c_zero, scale, zero):
     one = dequantized(b, a, a_scale, a_zero)
     other = dequantized(b, c, c_scale, c_zero)
     return shifted(b, b.Add(one, other), scale, zero)
 
 
 @body("QLinearMul")
-def multiply(b: Builder) -> Result:
+def multiply(b, a, a_scale, a_zero, c, c_scale, c_zero, scale, zero):
     """The product of integers, times one factor."""
-    a, a_scale, a_zero, c, c_scale, c_zero, scale, zero = given(b, 8)
     one, other = (_whole(b, x, z) for x, z in ((a, a_zero), (c, c_zero)))
     a_scale, c_scale, scale = (scalar(b, s) for s in (a_scale, c_scale, scale))
     return shifted(b, b.Mul(b.Mul(one, other), b.Div(b.Mul(a_scale, c_scale), scale)), None, zero)
 
 
 @body("QLinearSigmoid")
-def sigmoid(b: Builder) -> Result:
-    x, scale, zero = _numbers(b)
-    return quantized(b, b.Sigmoid(x), scale, zero)
+def sigmoid(b, x, x_scale, x_zero, scale, zero):
+    return quantized(b, b.Sigmoid(dequantized(b, x, x_scale, x_zero)), scale, zero)
 
 
 @body("QLinearLeakyRelu")
-def leaky_relu(b: Builder) -> Result:
-    x, scale, zero = _numbers(b)
-    return quantized(b, b.LeakyRelu(x, alpha=float(b.root.attr("alpha"))), scale, zero)
+def leaky_relu(b, x, x_scale, x_zero, scale, zero):
+    numbers = dequantized(b, x, x_scale, x_zero)
+    return quantized(b, b.LeakyRelu(numbers, alpha=float(b.root.attr("alpha"))), scale, zero)
 
 
 @body("QLinearSoftmax")
-def softmax(b: Builder) -> Result:
+def softmax(b, x, x_scale, x_zero, scale, zero):
     """Before opset 13 the dimensions from the axis on were one."""
-    x, scale, zero = _numbers(b)
+    x = dequantized(b, x, x_scale, x_zero)
     axis, rank = b.root.attr("axis"), b.known_rank(x)
     old, now = b.root.attr("opset") < 13, b.opset < 13
     if old == now or axis in (-1, rank - 1):
@@ -89,23 +86,22 @@ def softmax(b: Builder) -> Result:
 
 
 @body("QLinearReduceMean")
-def mean(b: Builder) -> Result:
-    x, scale, zero = _numbers(b)
-    y = b.ReduceMean(x, axes=b.root.attrs["axes"], keepdims=b.root.attrs["keepdims"])
+def mean(b, x, x_scale, x_zero, scale, zero):
+    y = b.ReduceMean(dequantized(b, x, x_scale, x_zero), axes=b.root.attrs["axes"], keepdims=b.root.attrs["keepdims"])
     return quantized(b, y, scale, zero)
 
 
 @body("QLinearAveragePool")
-def average_pool(b: Builder) -> Result:
-    x, scale, zero = _numbers(b)
+def average_pool(b, x, x_scale, x_zero, scale, zero):
+    x = dequantized(b, x, x_scale, x_zero)
     turns = b.root.attr("channels_last")
     y = b.node("AveragePool", [first(b, x) if turns else x], 1, "", attributes(b, POOL))
     return shifted(b, last(b, y, b.known_rank(x)) if turns else y, scale, zero)
 
 
 @body("QLinearGlobalAveragePool")
-def global_average_pool(b: Builder) -> Result:
-    x, _, x_zero = given(b, 3)
+def global_average_pool(b, x, x_scale, x_zero, scale, zero):
+    """Sums of integers times one factor, rounded and shifted."""
     rank, shape = b.known_rank(x), b.shape(x)
     axes = list(range(1, rank - 1)) if b.root.attr("channels_last") else list(range(2, rank))
     known_sizes = [d for d in (shape or ())[axes[0] : axes[-1] + 1] if isinstance(d, int)]
@@ -113,7 +109,9 @@ def global_average_pool(b: Builder) -> Result:
     if len(known_sizes) < len(axes):
         dims = [b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0) for axis in axes]
         count = b.Cast(reduce(b.Mul, dims), to=TensorProto.FLOAT)
-    return _of_sums(b, b.ReduceSum(_whole(b, x, x_zero), axes=axes, keepdims=1), count)
+    total = b.ReduceSum(_whole(b, x, x_zero), axes=axes, keepdims=1)
+    factor = b.Div(scalar(b, x_scale), b.Mul(scalar(b, scale), count))
+    return quantized(b, b.Mul(total, factor), b.constant(1.0, TensorProto.FLOAT), zero)
 
 
 def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
@@ -121,17 +119,9 @@ def _whole(b: Builder, x: Value, zero: Value | None) -> Value:
     return dequantized(b, x, b.constant(1.0, TensorProto.FLOAT), zero)
 
 
-def _of_sums(b: Builder, total: Value, count: Value | float) -> Value:
-    """Sums of integers as quantized means: times the one scale by the other's multiple, rounded, and shifted."""
-    _, x_scale, _, scale, zero = given(b, 5)
-    factor = b.Div(scalar(b, x_scale), b.Mul(scalar(b, scale), count))
-    return quantized(b, b.Mul(total, factor), b.constant(1.0, TensorProto.FLOAT), zero)
-
-
 @body("QLinearConv")
-def conv(b: Builder) -> Result:
+def conv(b, x, *others):
     """ONNX's, but for the channels: the filters have theirs where ONNX has them."""
-    x, *others = given(b, 9)
     turns = b.root.attr("channels_last")
     y = b.node("QLinearConv", [first(b, x) if turns else x, *others], 1, "", attributes(b, CONV))
     return last(b, y, b.known_rank(x)) if turns else y
@@ -146,29 +136,20 @@ def concat(b: Builder) -> Result:
 
 
 @body("QLinearWhere")
-def where(b: Builder) -> Result:
-    condition, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero = given(b, 9)
+def where(b, condition, x, x_scale, x_zero, y, y_scale, y_zero, scale, zero):
     one = dequantized(b, x, x_scale, x_zero)
     other = dequantized(b, y, y_scale, y_zero)
     return quantized(b, b.Where(condition, one, other), scale, zero)
 
 
-def _numbers(b: Builder) -> tuple[Value, Value, Value | None]:
-    """(the dequantized input, the scale and the zero point of the result)."""
-    x, x_scale, x_zero, scale, zero = given(b, 5)
-    return dequantized(b, x, x_scale, x_zero), scale, zero
-
-
 @body("QuantizeLinear")
-def quantize(b: Builder) -> Result:
-    x, scale, zero = given(b, 3)
+def quantize(b, x, scale, zero):
     require(zero is None or b.dtype(zero) in TYPES, "it makes another type than uint8 and int8")
     return b.QuantizeLinear(x, scale, zero, **_axis(b, scale))
 
 
 @body("DequantizeLinear")
-def dequantize(b: Builder) -> Result:
-    x, scale, zero = given(b, 3)
+def dequantize(b, x, scale, zero):
     require(not b.root.attr("block_size"), "it has a scale a block")
     if b.dtype(x) in OF_EIGHT:
         x, zero = _of_eight_bits(b, x), None if zero is None else _of_eight_bits(b, zero)
@@ -186,15 +167,13 @@ def _axis(b: Builder, scale: Value) -> dict[str, int]:
 
 
 @body("DynamicQuantizeMatMul")
-def dynamic_matmul(b: Builder) -> Result:
-    a, weights, weight_scale, weight_zero, bias = given(b, 5)
+def dynamic_matmul(b, a, weights, weight_scale, weight_zero, bias):
     numbers, scale, zero = b.DynamicQuantizeLinear(a, outputs=3)
     return _scaled(b, b.Mul(scale, weight_scale), bias, numbers, weights, zero, weight_zero)
 
 
 @body("MatMulIntegerToFloat")
-def integers_to_floats(b: Builder) -> Result:
-    a, weights, scale, weight_scale, zero, weight_zero, bias = given(b, 7)
+def integers_to_floats(b, a, weights, scale, weight_scale, zero, weight_zero, bias):
     return _scaled(b, b.Mul(scale, weight_scale), bias, a, weights, zero, weight_zero)
 
 
@@ -204,8 +183,7 @@ def _scaled(b: Builder, factor: Value, bias: Value | None, *integers: Value | No
 
 
 @body("QGemm")
-def gemm(b: Builder) -> Result:
-    a, a_scale, a_zero, c, c_scale, c_zero, added, scale, zero = given(b, 9)
+def gemm(b, a, a_scale, a_zero, c, c_scale, c_zero, added, scale, zero):
     attr = b.root.attr
     a, c = (b.Transpose(v, perm=[1, 0]) if attr(f"trans{n}") else v for v, n in ((a, "A"), (c, "B")))
     require(b.shape(a_scale) in ((), (1,)), "it has a scale for each row")

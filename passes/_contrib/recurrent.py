@@ -9,7 +9,7 @@ from surgeon import Builder, Value, require
 
 from .._arithmetic import EXACT
 from .._copy import copied
-from .table import FLOAT, Result, asks_for, body, given, in_place, known, sizes
+from .table import FLOAT, asks_for, body, in_place, known, sizes
 
 GATES = 4
 HALF = 16  # integers are taken apart into 16 * upper + lower where their sums may pass what fp32 holds
@@ -17,8 +17,7 @@ FLAT = ("forward", "reverse", "bidirectional")
 
 
 @body("DynamicQuantizeLSTM")
-def lstm(b: Builder) -> Result:
-    x, w, r, bias, lengths, first_h, first_c, peepholes, *scales = given(b, 12)
+def lstm(b, x, w, r, bias, lengths, first_h, first_c, peepholes, *scales):
     attr = b.root.attr
     require(lengths is None, "its samples are of different lengths")
     require(peepholes is None, "it has peepholes")

@@ -1,6 +1,7 @@
 """The table of bodies, and what they share."""
 
 from collections.abc import Callable
+from inspect import CO_VARARGS
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,14 +11,14 @@ from surgeon import Builder, Decline, Value, require
 from surgeon.ir.contrib import schema
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
-Body: TypeAlias = Callable[[Builder], Result]
+Body: TypeAlias = Callable[..., Result]
 BODIES: dict[tuple[str, str], Body] = {}  # (domain, operator) -> what builds it
 MICROSOFT = "com.microsoft"
 FLOAT = TensorProto.FLOAT
 
 
 def body(*operators: str, domain: str = MICROSOFT) -> Callable[[Body], Body]:
-    """Mark what builds the operators' results from the builder's root."""
+    """Mark what builds the operators' results from a builder and the root's first inputs, None for each left out."""
 
     def mark(function: Body) -> Body:
         BODIES.update({(domain, operator): function for operator in operators})
@@ -28,11 +29,13 @@ def body(*operators: str, domain: str = MICROSOFT) -> Callable[[Body], Body]:
 
 def built(b: Builder) -> Result:
     """What the definition of the root's operator computes of its inputs, of which the needed ones must be there."""
-    spec = schema(b.root.op)
-    for formal, x in zip(spec.inputs, given(b, len(spec.inputs)), strict=True) if spec is not None else ():
+    spec, function = schema(b.root.op), BODIES[b.root.domain, b.root.op]
+    inputs = given(b, len(b.root.inputs) if spec is None else len(spec.inputs))
+    for formal, x in zip(spec.inputs, inputs, strict=True) if spec is not None else ():
         if formal.option == formal.option.Single:
             needed(x)
-    return BODIES[b.root.domain, b.root.op](b)
+    code = function.__code__
+    return function(b, *(inputs if code.co_flags & CO_VARARGS else inputs[: code.co_argcount - 1]))
 
 
 def given(b: Builder, count: int) -> list[Any]:

@@ -125,7 +125,7 @@ class Window:
     @cached_property
     def weights(self) -> int:
         """How many elements the constants of the larger side have."""
-        return max(sum(math.prod(t.dims) for t in m.graph.initializer) for m in self.pair.both)
+        return max(sum(_elements(tuple(t.dims)) for t in m.graph.initializer) for m in self.pair.both)
 
     @cached_property
     def never_overflows(self) -> bool:
@@ -163,7 +163,7 @@ class Window:
 
     def cost(self, sized: Sequence[SizedInput]) -> int:
         """What a run takes, in elements."""
-        return sum(math.prod(dims) for _, _, dims in sized) + self.weights // 4 + 64
+        return sum(_elements(dims) for _, _, dims in sized) + self.weights // 4 + 64
 
 
 POSITION = "position"
@@ -293,7 +293,7 @@ def breakpoint_sizes(
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
@@ -340,7 +340,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
     """(kind, feeds): the numbers at which a window may bend, jump or saturate, at one size of its inputs."""
     rng = np.random.default_rng(1)
     base = random_feeds(window, sized, rng)
-    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and math.prod(dims)]
+    floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
     if floats:
         for kind, pool in _pools(window, floats):
             yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
@@ -387,11 +387,11 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
-                if math.prod(dims):
-                    yield "one truth", {**base, name: (np.arange(math.prod(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) in ("length", "size") and math.prod(dims):
-            counts = _counts(window, LARGEST_COUNT if math.prod(dims) == 1 else LARGEST_OF_COUNTS)
-            for values in _cut(counts, math.prod(dims), most=MOST_INTEGER_RUNS):
+                if _elements(dims):
+                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
+        if window.roles.get(name) in ("length", "size") and _elements(dims):
+            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
+            for values in _cut(counts, _elements(dims), most=MOST_INTEGER_RUNS):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
 
@@ -403,7 +403,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
         role = window.roles.get(name)
-        if role not in ("position", "length") or not math.prod(dims):
+        if role not in ("position", "length") or not _elements(dims):
             continue
         for most, least in product(rows, (-1, 0, 1) if role == "length" else (-1, 0)):
             if most:
@@ -413,7 +413,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
                 pool = np.concatenate([ends, rng.permutation(values)])
                 yield (
                     (POSITION, {**base, name: _as(part, elem).reshape(dims)})
-                    for part in _cut(pool, math.prod(dims), most=MOST_INTEGER_RUNS)
+                    for part in _cut(pool, _elements(dims), most=MOST_INTEGER_RUNS)
                 )
         yield iter(())  # the guesses of another input follow
 
@@ -422,7 +422,7 @@ def sized_feeds(window: Window, sized: Sequence[SizedInput], rng: np.random.Gene
     """Random inputs of probed sizes; where they hold few numbers, the same with the other sign, and all truths, too."""
     feeds = random_feeds(window, sized, rng)
     yield feeds
-    if sum(math.prod(dims) for _, _, dims in sized) <= FEW:
+    if sum(_elements(dims) for _, _, dims in sized) <= FEW:
         yield {name: _turned(x) for name, x in feeds.items()}
 
 
@@ -590,7 +590,7 @@ def _filled(
 ) -> Iterator[Probe]:
     """The inputs filled with the numbers of the pools until all are used, each input in an order of its own."""
     parts = [
-        [p.reshape(dims) for p in _cut(pools[elem], math.prod(dims), k, most)]
+        [p.reshape(dims) for p in _cut(pools[elem], _elements(dims), k, most)]
         for k, (_, elem, dims) in enumerate(inputs)
     ]
     for turn in range(max(map(len, parts))):
@@ -613,6 +613,10 @@ def _as(values: np.ndarray, elem: int) -> np.ndarray:
 def without_zero(x: np.ndarray) -> np.ndarray:
     """Integers with 1 in place of 0."""
     return np.where(x == 0, np.asarray(1, x.dtype), x) if x.dtype.kind in "iu" else x
+
+
+def _elements(dims: tuple[int, ...]) -> int:
+    return math.prod(dims)
 
 
 def _dtype(elem: int) -> np.dtype:
