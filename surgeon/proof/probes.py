@@ -307,7 +307,7 @@ def breakpoint_sizes(
 
 def breakpoint_feeds(window: Window, side: Side, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the numbers on either side of the breakpoints of the two sides."""
-    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and math.prod(s))
+    plain = (n for n, e, s in sized if (e in FLOATS or window.roles.get(n) == "number") and _elements(s))
     base = random_feeds(window, sized, np.random.default_rng(7))
     for feeds in feeds_at_breakpoints(side, base, [n for n in plain if n not in window.divisors], mixes=window.mixes):
         yield "breakpoint", feeds
@@ -370,7 +370,7 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
 def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe]:
     """(kind, feeds): the integers, truths, counts and axes at which a window may do something else."""
     base = random_feeds(window, sized, np.random.default_rng(1))
-    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and math.prod(x[2])]
+    numbers = [x for x in sized if window.roles.get(x[0]) == "number" and _elements(x[2])]
     if numbers:
         pools = {elem: _integer_pool(window, elem) for _, elem, _ in numbers}
         for kind, feeds in _filled("integer", numbers, pools, base, MOST_INTEGER_RUNS):
