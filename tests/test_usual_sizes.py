@@ -48,6 +48,10 @@ BANDS = """(float[T,F] x) => (float[R,2] y)
   u = Unsqueeze (x, outer) c = Conv (u, w) t = Transpose <perm = [0, 2, 3, 1]> (c) f = Squeeze (t, first)
   z = Reshape (f, s) y = MatMul (z, m)
 }""".replace("{W}", "{" + ", ".join(["0.5"] * 18) + "}").replace("{M}", "{" + ", ".join(["0.5"] * 180) + "}")
+HEADS = """(float[B,T,4] x) => (float[R,4] y)
+  <int64[4] four = {0, -1, 2, 2}, int64[2] two = {-1, 4}, float[4,4] w = {W}> {
+  h = Reshape (x, four) r = Reshape (h, two) y = MatMul (r, w)
+}""".replace("{W}", "{" + ", ".join(["0.5"] * 16) + "}")
 ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Reshape (x, s) }"
 
 
@@ -59,6 +63,7 @@ ONE_SIZE = "(float[N,8] x) => (float[8,N] y) <int64[2] s = {8, 70001}> { y = Res
         (FOURS, {"a": "4x7,4x7,32x7", "b": "4x7,4x7,32x7", "c": "4x7,4x7,32x7"}),
         (FRAMES, {"x": "1x3,512x3,4096x3"}),
         (SPECTRUM, {"x": "8x8,64x64,512x512"}),
+        (HEADS, {"x": "1x1x4,1x64x4,8x512x4"}),
         (BANDS, {"x": "8x47,64x47,512x47"}),
         (
             "(float[T,F,C] x) => (float[T,F,C] y) <float[2,3] w = {1, 2, 3, 4, 5, 6}> { y = Mul (w, x) }",

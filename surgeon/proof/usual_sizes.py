@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from onnx import ModelProto, numpy_helper
 
 from surgeon.ir.graph import Node
+from surgeon.ir.inference import contradiction
 from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.lattice import FLOATS, Dim, Shape
 from surgeon.ir.model import Model
@@ -103,7 +104,8 @@ class _Asked(NamedTuple):
         pairs = (pair for node, read in shapes.items() for pair in _equal(node, read))
         widths = {a: b for a, b in pairs if isinstance(a, str) and isinstance(b, int) and b > 1}
         asked = cls(steps, slides, widths)
-        if all(given == rows for given, rows in _flat_sizes(index)):
+        usual = symbols.sized({**widths, **{name: USUAL[role][0] for name, role in _roles(symbols, asked).items()}})
+        if usual is None or not contradiction(index)(usual):
             return asked
         return asked._replace(widths={**widths, **_flattened(symbols, asked, model)})
 
@@ -181,14 +183,14 @@ def _flattened(symbols: Symbols, asked: _Asked, model: ModelProto) -> Sizes:
         return [rows - given for given, rows in _flat_sizes(Model(copy))]
 
     sides = [name for name, role in role_of.items() if role == "side"]
-    for names in ([], sides, *([name] for name, role in role_of.items() if role != "batch")):
-        low, high = 1, LARGEST if names else 1
+    for names in (sides, *([name] for name, role in role_of.items() if role != "batch")):
+        low, high = 1, LARGEST
         while low < high:
             middle = (low + high) // 2
-            is_small = max(missing(dict.fromkeys(names, middle))) > 0
+            is_small = max(missing(dict.fromkeys(names, middle)), default=0) > 0
             low, high = (middle + 1, high) if is_small else (low, middle)
         found = dict.fromkeys(names, low)
-        if not any(missing(found)):
+        if low > 1 and names and not any(missing(found)):
             return found
     return {}
 
@@ -196,12 +198,13 @@ def _flattened(symbols: Symbols, asked: _Asked, model: ModelProto) -> Sizes:
 def _flat_sizes(index: Model) -> Iterator[tuple[int, int]]:
     """Of each product of weights with what is flattened: the elements of a sample, 0 if not known, and the rows."""
     for node in index.graph.live():
-        maker = node.inputs[0].producer if node.op in ("MatMul", "Gemm") and node.inputs[0] is not None else None
-        if maker is None or maker.op not in ("Reshape", "Flatten") or maker.inputs[0] is None:
+        data, weights = (*node.inputs, None, None)[:2]
+        maker = data.producer if node.op in ("MatMul", "Gemm") and data is not None else None
+        if maker is None or weights is None or maker.op not in ("Reshape", "Flatten"):
             continue
-        given, weights = index.shape(maker.inputs[0]) or (), index.shape(node.inputs[1]) if node.inputs[1] else None
-        rows = weights[bool(node.attr("transB"))] if weights and len(weights) == 2 else None
-        if len(given) > 2 and isinstance(rows, int):
+        given, *target = (() if v is None else index.shape(v) or () for v in maker.inputs)
+        rows = (index.shape(weights) or (None, None))[bool(node.attr("transB"))]
+        if len(given) > 2 and isinstance(rows, int) and target in ([], [(2,)]):
             known = [d for d in given[1:] if isinstance(d, int)]
             yield math.prod(known) if len(known) == len(given) - 1 else 0, rows
 
