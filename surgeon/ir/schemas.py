@@ -63,13 +63,19 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
 
 
 @cache
+def all_schemas() -> list[onnx.defs.OpSchema]:
+    """Every schema of onnx's, of every opset: asking for them takes longer than to read a small model."""
+    return list(onnx.defs.get_all_schemas_with_history())
+
+
+@cache
 def operators(domain: str) -> frozenset[str]:
     """The operators that a domain has at some opset, with those that ONNX Runtime adds to ONNX's own; empty for a
     domain that onnx does not know, or of which it has only some operators."""
     if domain not in COMPLETE_DOMAINS:
         return frozenset()
     added = contrib.IN_ONNX if not domain else ()
-    return frozenset(s.name for s in onnx.defs.get_all_schemas() if s.domain == domain) | frozenset(added)
+    return frozenset(s.name for s in all_schemas() if s.domain == domain) | frozenset(added)
 
 
 @cache
