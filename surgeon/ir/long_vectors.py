@@ -45,13 +45,20 @@ def has_long_vector(graph: GraphProto, nodes: Iterable[NodeProto]) -> bool:
 
     `nodes` are those of the graph and of its bodies, in order.
     """
-    for info in graph.input:
-        dims = info.type.tensor_type.shape.dim
-        if len(dims) == 1 and dims[0].dim_value > LONG:
-            return True
+    shapes = (info.type.tensor_type.shape.dim for info in graph.input)
+    if any(len(dims) == 1 and dims[0].dim_value > LONG for dims in shapes):
+        return True
     if any(len(t.dims) == 1 and t.dims[0] > HELD for t in graph.initializer):
         return True
-    bounds = {t.name: _of_tensor(t) for t in graph.initializer if _counts(t)}
+    bounds: dict[str, _Bound | TensorProto] = {t.name: t for t in graph.initializer if _counts(t)}
+
+    def known(name: str) -> _Bound:
+        """The bound of a tensor; that of a constant is read when it is asked for, as few are."""
+        found = bounds[name]
+        if isinstance(found, TensorProto):
+            found = bounds[name] = _of_tensor(found)
+        return found
+
     for node in nodes:
         if node.op_type == "Constant":
             found = _of_constant(node)
@@ -61,15 +68,16 @@ def has_long_vector(graph: GraphProto, nodes: Iterable[NodeProto]) -> bool:
         if node.op_type in ("Shape", "Size"):
             bounds[node.output[0]] = SHAPE
             continue
-        if not bounds or bounds.keys().isdisjoint(node.input):
+        names = [name for name in node.input if name] if bounds else []
+        if bounds.keys().isdisjoint(names):
             continue
-        given = [bounds[name] for name in node.input if name in bounds]
         named = [node.input[k] for k in SIZED.get(node.op_type, ()) if k < len(node.input)]
-        sizes = [bounds[name] for name in named if name in bounds]
+        sizes = [known(name) for name in named if name in bounds]
         if any(b.value > LONG and b.elements <= 2 for b in sizes):  # more sizes make no vector
             return True
-        if len(given) < sum(map(bool, node.input)):
+        if not bounds.keys() >= set(names):
             continue
+        given = [known(name) for name in names]
         made = _of_results(node.op_type, given, sizes)
         if made.elements > max(LONG, *(b.elements for b in given)):
             return True
@@ -87,13 +95,13 @@ def _of_tensor(tensor: TensorProto) -> _Bound:
     return _Bound(1.0, count) if count > MOST_SIZES else _of_array(numpy_helper.to_array(tensor))
 
 
-def _of_constant(node: NodeProto) -> _Bound | None:
-    """The bound of a Constant; None of text, of what is not small, and of what a function's caller says."""
+def _of_constant(node: NodeProto) -> _Bound | TensorProto | None:
+    """The bound of a Constant, or its tensor; None of text and of what a function's caller says."""
     attribute = node.attribute[0] if len(node.attribute) == 1 else None
     if attribute is None or attribute.name not in ("value", "value_float", "value_floats", "value_int", "value_ints"):
         return None
     if attribute.name == "value":
-        return _of_tensor(attribute.t) if _counts(attribute.t) else None
+        return attribute.t if _counts(attribute.t) else None
     array = constant_value(node)
     return None if array is None else _of_array(array)
 
