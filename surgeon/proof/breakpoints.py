@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -255,6 +255,7 @@ class _Search:
     side: Side
     base: Feeds
     runs: int = 0
+    ends: dict[tuple[Of, str, bytes], dict[Comparison, complex]] = field(default_factory=dict)
     until: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
 
     @property
@@ -278,30 +279,42 @@ class _Search:
             rng = np.random.default_rng(int(reach))
             low = (reach * rng.standard_normal(like.shape)).astype(like.dtype)
             high = (low + reach * rng.uniform(0.1, 1, like.shape)).astype(like.dtype)
-            first, last = self._said(name, pair, low), self._said(name, pair, high)
+            first, last = self._says(name, pair, low), self._says(name, pair, high)
             if first is None or last is None or first.shape != like.shape or last.shape != like.shape:
                 return
             counts = (first != last) & (np.abs(first.astype(np.float64)) <= MOST_STEP)
             high = np.where(counts, high, low)
-            yield from _halved(low, high, first, lambda values: self._said(name, pair, values))
+            yield from _halved(low, high, first, lambda values: self._says(name, pair, values))
 
     def of_elements(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         """What it says of numbers that are beside each other in the input."""
-        found = [self._said(name, pair, part) for part in _parts(values, self.base[name])]
+        found = [self._says(name, pair, part) for part in _parts(values, self.base[name])]
         if any(said is None or said.shape != self.base[name].shape for said in found):
             return None
         return np.concatenate([said.reshape(-1) for said in found if said is not None] or [values])[: values.size]
 
     def of_wholes(self, of: Of, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
         """What it says if one number makes the whole input: the least and the most, as parts may differ."""
-        found = [self._said(name, pair, of(self.base[name], value)) for value in values]
-        if any(said is None or not said.size for said in found):
-            return None
-        return np.asarray([complex(said.max(), said.min()) for said in found if said is not None])
+        found = [self._ends(of, name, value).get(pair) for value in values]
+        return None if None in found else np.asarray(found)
 
-    def _said(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
+    def _ends(self, of: Of, name: str, number: Any) -> Mapping[Comparison, complex]:
+        """The most and the least that each comparison says; most of them are searched at the same numbers."""
+        key = of, name, number.tobytes()
+        if key not in self.ends:
+            pairs = [pair for pair in self.side.of_data if pair.kind != "step"]
+            said = self._said(name, pairs, of(self.base[name], number))
+            if said is None:
+                return {}
+            self.ends[key] = {p: complex(x.max(), x.min()) for p, x in zip(pairs, said, strict=True) if x.size}
+        return self.ends[key]
+
+    def _said(self, name: str, pairs: Sequence[Comparison], values: np.ndarray) -> list[np.ndarray] | None:
         self.runs += 1
-        said = None if self.is_over else self.side.said({**self.base, name: values}, [pair])
+        return None if self.is_over else self.side.said({**self.base, name: values}, pairs)
+
+    def _says(self, name: str, pair: Comparison, values: np.ndarray) -> np.ndarray | None:
+        said = self._said(name, [pair], values)
         return None if said is None else said[0]
 
 
@@ -400,6 +413,11 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
             known[sizes] = None if found is None else tuple(_seen(x).tobytes() for x in found)
         return known[sizes]
 
+    def one_of(of: Callable[[int], Sizes], k: int, size: int) -> bytes | None:
+        """What the comparison of that number says of a size."""
+        answers = said(of(size))
+        return None if answers is None else answers[k]
+
     until = time.monotonic() + PATIENCE
     for one in (*range(count), None):
         octaves = dict.fromkeys(range(len(side.of_sizes)), 0)
@@ -417,7 +435,7 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
             is_slow = time.process_time() - begun > SLOW
             for k in (k for k, octave in octaves.items() if octave < FEW_OCTAVES and first[k] != last[k]):
                 octaves[k] += side.of_sizes[k].kind == "step"
-                found = _between_sizes(low, high, _one_of(said, of, k))
+                found = _between_sizes(low, high, partial(one_of, of, k))
                 yield from (of(size) for size in found)
             if is_slow:  # what a window makes of a size may grow with its square
                 break
@@ -426,18 +444,6 @@ def sizes_at_breakpoints(side: Side, count: int, feeds_at: Callable[[Sizes], Fee
 def _seen(x: np.ndarray) -> np.ndarray:
     """The different elements; of many the ends alone, as sorting them takes long."""
     return np.unique(x) if x.size <= SORTED else np.asarray([x.reshape(-1)[0], x.reshape(-1)[-1], x.min(), x.max()])
-
-
-def _one_of(
-    said: Callable[[Sizes], tuple[bytes, ...] | None], of: Callable[[int], Sizes], k: int
-) -> Callable[[int], bytes | None]:
-    """What the comparison of that number says of a size."""
-
-    def one(size: int) -> bytes | None:
-        answers = said(of(size))
-        return None if answers is None else answers[k]
-
-    return one
 
 
 def _between_sizes(low: int, high: int, said: Callable[[int], bytes | None]) -> tuple[int, ...]:
