@@ -84,7 +84,7 @@ class Reading:
         """The type of a tensor, 0 where it is not known; for a sequence or an optional how its types begin."""
         if value is None:
             return 0
-        return self.model.dtype(value) or BEGINNINGS.get(self.model.types.kind(value), 0)
+        return self.model.dtype(value) or BEGINNINGS.get(self.model.types.find(value).kind, 0)
 
 
 def invalid(

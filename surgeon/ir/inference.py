@@ -56,13 +56,9 @@ class Inference:
         while True:
             self._table = TypeTable()
             self._table.collect(graph, _inferred(bare, follows).graph)
-            listed = {info.name: info for info in (*bare.graph.value_info, *bare.graph.output)}
-            more = [info for info in self._declared.refinements(self._table) if listed.get(info.name) != info]
-            if not more:
-                more = [info for info in self._refine_graph(graph) if listed.get(info.name) != info]
-            if not more:
+            # each round knows more of them
+            if not (_tell(bare, self._declared.refinements(self._table)) or _tell(bare, self._refine_graph(graph))):
                 break
-            _tell(bare, more)  # each round knows more of them
         self._infer_functions()
         return self._table
 
@@ -202,12 +198,14 @@ class Inference:
         return _inferred(model, _made_safe(model)).graph
 
 
-def _tell(model: ModelProto, infos: Iterable[ValueInfoProto]) -> None:
-    """Write what is known of tensors, for ONNX's inference."""
+def _tell(model: ModelProto, infos: Iterable[ValueInfoProto]) -> bool:
+    """Write what is known of tensors, for ONNX's inference; whether that is more than was written."""
     graph = model.graph
     listed = {info.name: info for info in (*graph.value_info, *graph.output)}
-    for info in infos:
+    more = [info for info in infos if listed.get(info.name) != info]
+    for info in more:
         (listed.get(info.name) or graph.value_info.add()).CopyFrom(info)
+    return bool(more)
 
 
 def _without_made_up(shape: Shape) -> Shape:

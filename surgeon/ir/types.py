@@ -34,10 +34,6 @@ class Types:
         self._elems: dict[Value, int] = {}
         self._elem_rules: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # of the main graph's operators
 
-    def kind(self, value: Value) -> str:
-        """The field of a TypeProto that a sequence, an optional and their like have; empty for a tensor."""
-        return self.find(value).kind
-
     def dtype(self, value: Value) -> int:
         """The TensorProto.DataType; 0 (UNDEFINED) where it is not known."""
         elem = self._elems.get(value, UNDEFINED)
@@ -105,7 +101,8 @@ class Types:
             current = todo[-1]
             node = current.producer
             if current in table or node is None or not node.is_new:
-                table.add(current, _written_type(current))
+                held = current.tensor
+                table.add(current, UNKNOWN if held is None else TensorType(held.data_type, tuple(held.dims)))
                 todo.pop()
                 continue
             missing = [i for i in node.inputs if i is not None and i not in table]
@@ -162,8 +159,3 @@ class Types:
             if source is not None:
                 return source
         return fixed
-
-
-def _written_type(value: Value) -> TensorType:
-    """The type of an initializer; UNKNOWN for what is none."""
-    return UNKNOWN if value.tensor is None else TensorType(value.tensor.data_type, tuple(value.tensor.dims))

@@ -94,19 +94,17 @@ class Context:
         return self.target.why_unsupported(node, rewriting=True, exactly=True) is None
 
     def libraries_asked(self, p: Pass) -> Sequence[str]:
-        """The libraries that plugin nodes of the pass may come from; none where no plugin is asked for."""
+        """The libraries that plugin nodes of the pass may come from, in order; none where no plugin is asked for."""
         wanted = self.strategies.get(p.name, "plugin" if self.plugins else "decompose")
-        return _libraries_of(p, self.plugins or ("surgeon",)) if wanted == "plugin" else ()
+        if wanted != "plugin":
+            return ()
+        offered = {r.library for r in p.rules if r.strategy == "plugin"}
+        return [library for library in self.plugins or ("surgeon",) if library in offered]
 
     def refusal(self, p: Pass, library: str, node: Node) -> str:
         """Why the library's plugin does not take the node; empty where it does."""
-        for r in p.rules:
-            if r.strategy != "plugin" or r.library != library or r.refuses is None:
-                continue
-            why = r.refuses(self.model, node)
-            if why:
-                return why
-        return ""
+        rules = (r for r in p.rules if r.strategy == "plugin" and r.library == library)
+        return next((why for r in rules if r.refuses is not None and (why := r.refuses(self.model, node))), "")
 
     def fresh_name(self, graph: Graph, stem: str) -> str:
         """`stem_n` with the first number n that no tensor in sight has."""
@@ -124,9 +122,3 @@ class Context:
             yield
         finally:
             self._last_number = kept
-
-
-def _libraries_of(p: Pass, plugins: Iterable[str]) -> list[str]:
-    """Those of the plugin libraries that the pass has a rule for, in the order given."""
-    offered = {r.library for r in p.rules if r.strategy == "plugin"}
-    return [library for library in plugins if library in offered]

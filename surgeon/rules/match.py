@@ -14,7 +14,7 @@ from onnx import helper
 
 from surgeon.ir.attributes import AttributeReference
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import Shape
+from surgeon.ir.lattice import Shape, static_sizes
 from surgeon.ir.model import Model
 from surgeon.ir.operators import BROADCASTS
 from surgeon.ir.schemas import MOVED
@@ -127,7 +127,8 @@ class _State:
             return self.attempt is not None and self.failed(f"{_called(v)} has {len(shape)} dimensions")
         wanted = shape if guard.shape is None else guard.shape
         fits = len(wanted) == len(shape) and all(w in (None, d) for w, d in zip(wanted, shape, strict=True))
-        if not fits or (guard.size is not None and _count(shape) != guard.size):
+        sizes = static_sizes(shape)
+        if not fits or (guard.size is not None and (sizes is None or math.prod(sizes) != guard.size)):
             return self.attempt is not None and self.failed(f"{_called(v)} has the shape {list(shape)}")
         return True
 
@@ -179,12 +180,6 @@ def _shape_of(v: Any, model: Model) -> Shape | None:
     if not isinstance(v, Value):
         return tuple(v.shape)
     return model.shape(v) if v.tensor is None else tuple(v.tensor.dims)
-
-
-def _count(shape: Shape) -> int | None:
-    """How many elements a tensor of that shape has; None where a size is not known."""
-    sizes = [d for d in shape if isinstance(d, int)]
-    return math.prod(sizes) if len(sizes) == len(shape) else None
 
 
 def _called(v: Any) -> str:
