@@ -95,3 +95,24 @@ def test_functions_of_one_name_in_two_domains() -> None:
     own = '<domain: "{}", opset_import: ["" : 17]> Own (a) => (b) {{ b = Neg (a) }}'
     proto = onnx.parser.parse_model(f"{head} {own.format('f')} {own.format('h')}")
     assert "several have this one" in said_of(proto)
+
+
+BRANCHES = (
+    "(float[2] x, bool z) => (float[2] y) <bool c = {{{}}}> {{ d = Not (c) y = If ({}) <then_branch = t () => (p) "
+    "{{ p = Neg (x) }}, else_branch = e () => (q) {{ q = {} (x) }}> }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("holds", "condition", "other", "why"),
+    [
+        (1, "c", "Bernoulli", ""),
+        (0, "c", "Bernoulli", "no importer for Bernoulli"),
+        (1, "d", "Bernoulli", "no importer for Bernoulli"),
+        (1, "z", "Bernoulli", "no importer for Bernoulli"),
+        (1, "c", "trt.TRT_FP8QuantizeLinear", ""),
+    ],
+)
+def test_a_branch_that_is_never_taken_is_not_parsed(holds: int, condition: str, other: str, why: str) -> None:
+    said = said_of(model(BRANCHES.format(holds, condition, other), 15, extra=', "trt" : 1'))
+    assert why in said if why else not said

@@ -15,7 +15,7 @@ def why_newer(node: Node, opset: int, *, refused: bool = True) -> str | None:
     refused  whether a condition of the table refuses it: they judge the axes of reductions, which came later
     """
     declared = opset_of(node)
-    if node.proto.domain not in ("", "ai.onnx") or declared <= opset:
+    if node.domain or declared <= opset:
         return None
     now, then = schema(node.op, "", declared), schema(node.op, "", opset)
     if now is None or then is None or now.since_version == then.since_version:

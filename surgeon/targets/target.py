@@ -323,7 +323,7 @@ class Target:
                 return local_functions.why_misread(node, imported=self.imports(op))
             reads = self._in(tables.FUNCTION_READERS)
             return MISREAD_FUNCTION if reads else "local functions are read from TensorRT 9.0 on"
-        if domain in ("", "ai.onnx"):
+        if not node.domain:
             return f"{'TensorRT-RTX' if self.rtx else 'TensorRT ' + dotted(self.version)} has no importer for {op}"
         if self.imports(op):
             return f"this parser ignores domains and would read it as ONNX's own {op}"
