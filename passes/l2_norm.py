@@ -175,7 +175,7 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
     for node in b.matched:
         if node.key in ("Cast", "CastLike") and b.value(node.inputs[0]) is None:
             inner = b.dtype(output_of(node))
-            fits = inner == dtype or (inner in WIDTH and WIDTH[inner] > WIDTH[dtype])
+            fits = inner == dtype or WIDTH.get(inner, 0) > WIDTH[dtype]
             require(fits, f"it computes in {dtype_name(inner)} what is {dtype_name(dtype)}")
     _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
     one = one if fill is None else numpy_helper.to_array(fill)
@@ -261,8 +261,6 @@ def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
     the division."""
     whole = dims(b, x)
     rank = None if whole is None else len(whole)
-    if rank is not None:
-        require(-rank <= axis < rank, f"there is no axis {axis}")
     # without its first axis, a norm meets x as it should
     kept, first = keepdims, rank is not None and axis % rank == 0
     for node in reversed(b.matched):  # from the reduction down to the root
