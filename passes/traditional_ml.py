@@ -164,7 +164,7 @@ def _products(b: Builder, x: Value, rows: int) -> Value:
     """x times each row of the coefficients, and the intercepts: [N, rows]."""
     coefficients, intercepts = _numbers(b, "coefficients"), _numbers(b, "intercepts")
     require(b.rank(x) == 2, "its input is not a matrix")
-    require(coefficients.size and coefficients.size % rows == 0, "its coefficients are not so many rows")
+    require(coefficients.size and rows > 0 and coefficients.size % rows == 0, "its coefficients are not so many rows")
     y: Value = b.MatMul(b.typed(x, FLOAT), np.ascontiguousarray(coefficients.reshape(rows, -1).T))
     return b.Add(y, intercepts) if intercepts.size else y
 
