@@ -18,7 +18,7 @@ whole = op.Concat(var("first"), ..., axis=1)
 @rule(op.Conv(whole, const("weights")) | op.Conv(whole, const("weights"), var("bias")), stage=Stage.FUSE)
 def each(b, first, weights, bias=None):
     concat = b.root.inputs[0].producer
-    require(b.root.attr("group") == 1 and 1 < len(concat.inputs) <= MOST)
+    require(b.root.attr("group") == 1 and len(concat.inputs) <= MOST)
     total, at = None, 0
     for part in concat.inputs:
         size = b.static_size(part, 1)
