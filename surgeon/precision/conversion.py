@@ -88,7 +88,6 @@ WAYS = {"fp16": (FP16, False), "bf16": (BF16, False), "half": (FP16, True)}  # (
 AIMS = (0.6, 0.9)
 LOWEST_AIM = 0.2
 SEARCHES = 1.5  # times the budget of the first search that all may spend
-FAR = 1.2  # times what is allowed: where the worst samples say that of the others, these are not measured
 COMFORT = 0.7  # of the tolerance: a larger error on these inputs may be above it on others, and more is tried
 UNWANTED = 1e15  # bytes: more than any other cost, for what leaves no product in half precision
 STEPS = (
@@ -477,7 +476,7 @@ class _Conversion:
             nonlocal times
             islands = reasons(flat(chosen))
             worst = self._score(self.errors(comparison, islands, most=FEW_SAMPLES))
-            if worst * times > FAR * aim:
+            if worst * times > aim:  # the others are not run
                 return worst * times
             whole = self._score(self.errors(comparison, islands))
             times = min(times, whole / worst) if worst else times

@@ -14,10 +14,11 @@ from surgeon.precision.operators import HEAVY
 from surgeon.precision.plan import Plan
 from surgeon.precision.ranges import Ranges
 
-SECONDS = 14.0  # that a search may take at about the speed below
+SECONDS = 16.0  # that a search may take at about the speed below
 MOST_SAMPLES = 4  # that it measures
 FEW_SAMPLES = 2  # that it measures first, and of slow networks alone
-LEAST_RUNS = 12  # of a sample, of a search
+LEAST = 20  # measurements on one sample, of a search
+SLOW = 1.0  # seconds of one: fewer samples are judged
 KERNEL = 1 << 18  # bytes that an engine moves in the time that a kernel takes at least
 ELEMENTS, PRODUCTS, NODES, BASE = 8e8, 4e10, 5e3, 0.03  # what is computed a second, seconds of preparation
 
@@ -96,9 +97,9 @@ class Speed(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        return LEAST_RUNS * self.measurement > SECONDS
+        return self.measurement > SLOW
 
     @property
     def budget(self) -> float:
         """How many seconds a search may take."""
-        return max(SECONDS, LEAST_RUNS * self.measurement)
+        return max(SECONDS, LEAST * self.measurement)

@@ -125,8 +125,7 @@ class Search(Generic[T]):
         everything = frozenset(items)
         added = {tuple(items): self._added(everything, everything)} if items else {}
         while 0 < len(added) < min(self._parts, len(items)):
-            by = len if len(added) < self._parts // 2 else added.__getitem__
-            self._halve(everything, added, max((r for r in added if len(r) > 1), key=by))
+            self._halve(everything, added, max((r for r in added if len(r) > 1), key=added.__getitem__))
         while added:
             self._try(added)
             largest = max((score for run, score in added.items() if len(run) > 1), default=0.0)
@@ -172,6 +171,8 @@ class Search(Generic[T]):
             self._allowed *= min(max(times, 1 / STEP), STEP)
             if not low < self._allowed < high:
                 self._allowed = math.sqrt(low * high) if low and high < math.inf else low * 4 or high / 4
+                if low and high < math.inf:
+                    return  # the scores jump between the two: the runs are too long
 
     def _first(self, added: Mapping[Run[T], float], allowed: float) -> Items[T]:
         """What stays where those runs are left out that add least for what they cost, as many as the sum allows."""
