@@ -134,3 +134,16 @@ def test_a_user_who_stops_it_gets_the_best_so_far(turn: int) -> None:
     found = search.cheapest(range(8), [frozenset(range(8))])
     assert needed <= found and search.stopped.startswith("the search was stopped after")
     assert found == min((a for a in asked if needed <= a), key=len, default=frozenset(range(8)))
+
+
+def test_the_search_ends_where_little_is_left_to_gain() -> None:
+    score, start = all_of(frozenset({3, 4})), frozenset(range(3, 9))
+    found = Search[int](score, lambda chosen: 1000 + len(chosen), budget=ENDLESS).cheapest(range(16), [start])
+    assert found == start and score.asked == [start]
+
+
+def test_the_budget_is_held_against_what_was_spent() -> None:
+    score = all_of(frozenset({5}))
+    search: Search[int] = Search(score, len, budget=12, spent=lambda: 5.0 * len(score.asked))
+    search.cheapest(range(64))
+    assert len(score.asked) == 3 and search.stopped == "the search ended after 3 measurements"
