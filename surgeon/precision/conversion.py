@@ -238,13 +238,9 @@ def _samples(
         return Samples.of([]), "", False
     try:
         runner = Runner(model, base, threads=THREADS)
-    except Unrunnable as error:
-        result.not_compared = _why_not_run(error)
-        return Samples.of([]), "", False
-    try:
         found = plausible(model, runner.run, shapes)
     except Unrunnable as error:
-        result.not_compared = str(error)
+        result.not_compared = _why_not_run(error)
         return Samples.of([]), "", False
     result.inputs = found.said
     return Samples.of(found.samples), "guessed", found.known
@@ -285,7 +281,8 @@ def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
 
 
 def _why_not_run(error: Unrunnable) -> str:
-    return str(error) if "opset" in str(error) else f"ONNX Runtime does not run it: {error}"
+    said = str(error)
+    return said if "opset" in said or "that surgeon tried" in said else f"ONNX Runtime does not run it: {said}"
 
 
 class _Conversion:
@@ -393,7 +390,8 @@ class _Conversion:
                 result.errors = []
         if not result.errors:  # no search found anything: the inputs by which it chose say so, whatever the others do
             result.errors = max((self.errors(part, best) for part in compare), key=self._score)
-        result.warnings.append(self._why_refused(best, result, compare[0].original))
+        if not all(e.ok for e in result.errors):
+            result.warnings.append(self._why_refused(best, result, compare[0].original))
         return best
 
     def _chosen(
