@@ -135,8 +135,8 @@ def _spread_anew(b: Builder, value: Value, places: Value, form: tuple[int, int],
         return b.constant(array.reshape(()), b.dtype(value))
     if node.key == "Expand" and b.known_rank(input_of(node)) <= form[1]:
         return input_of(node)  # each row is the same
-    if node.key == "GatherND" and not node.attr("batch_dims") and same_places(b, input_of(node, 1), places):
-        source = input_of(node)
+    if node.key == "GatherND" and same_places(b, input_of(node, 1), places):
+        source = input_of(node)  # with batch_dims it has a dimension more
         mask = mask_of(b, places)
         assert mask is not None
         _require_same_sizes(b, mask, source)
