@@ -158,10 +158,12 @@ class Traffic:
     a layer in int8   reads int8 and writes fp32; the next kernel reads that, computes what is elementwise, and writes
                       fp32 or int8, or both.
     QuantizeLinear    is a kernel of its own after a layer in fp32, and part of any other kernel.
+
+    wide  the bytes of a number that is not int8: 2 where the rest of the model is in half precision
     """
 
-    def __init__(self, found: list[Layer], model: Model, sizes: Sizes) -> None:
-        self.layers, self.model, self.sizes = found, model, sizes
+    def __init__(self, found: list[Layer], model: Model, sizes: Sizes, wide: int = 4) -> None:
+        self.layers, self.model, self.sizes, self.wide = found, model, sizes, wide
         self.at = {layer.node: layer for layer in found}
         self.stored: dict[Layer, list[Value]] = {}
         self._makers: dict[Value, set[Node | None]] = {}
@@ -201,7 +203,7 @@ class Traffic:
 
     def _own(self, layer: Layer, int8: set[Node]) -> int:
         weights = math.prod(layer.sizes)
-        return weights + 8 * (self.sizes(layer.y) or 0) if layer.node in int8 else 4 * weights
+        return weights + 2 * self.wide * (self.sizes(layer.y) or 0) if layer.node in int8 else self.wide * weights
 
     def _tensor(self, tensor: Value, int8: set[Node]) -> int:
         """The bytes that are written and read of a tensor between two kernels."""
@@ -212,8 +214,8 @@ class Traffic:
         fused = any(user.key in FUSED and user.op not in RESIDUAL for user in tensor.users)
         apart = self._apart(tensor, int8)
         written = 1 if wide or fused or tensor.is_output or not narrow else apart
-        moved = 4 * (wide + fused) + (narrow if narrow else 4 * added) + (added if narrow else 0)
-        return int(size * (4 * written * bool(tensor.producer) + moved + (narrow > 0) * (1 + 4 * apart)))
+        read = narrow + added + 1 + self.wide * apart if narrow else self.wide * added
+        return int(size * (self.wide * (written * bool(tensor.producer) + wide + fused) + read))
 
     def _apart(self, tensor: Value, int8: set[Node]) -> float:
         """The part of a tensor that a kernel of its own quantizes; of a Concat each input is quantized."""

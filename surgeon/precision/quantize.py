@@ -27,7 +27,7 @@ from surgeon.ir.protos import copied, returning
 from surgeon.ir.run import Runner
 from surgeon.pipeline.calibration_cache import float_tensors
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, channel_scales, layers, left_out
+from surgeon.pipeline.placement import HEAVIER, Layer, Traffic, channel_scales, layers, left_out
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import FP8, INT8, Eight, Grid, Unquantized, hold, without_lacking_types
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -37,7 +37,7 @@ from surgeon.precision.data import Samples
 from surgeon.precision.distance import Distances
 from surgeon.precision.histograms import METHODS, Histogram, scale_of
 from surgeon.precision.ranges import THREADS
-from surgeon.precision.repair_qdq import numbers_of, opened, run_on_data
+from surgeon.precision.repair_qdq import measured_sizes, numbers_of, opened, run_on_data
 from surgeon.precision.rounding import rounded
 from surgeon.precision.search import Search
 from surgeon.precision.standard import QUANTIZED_LIMIT, fed
@@ -194,7 +194,13 @@ class Quantization:
     def _layers(self) -> list[Layer]:
         """The layers that may compute in eight bits. Raises ModelError where there are none."""
         every = list(layers(self.model))
-        whys = {layer.node: left_out(layer, self.model, self.options.target, slow=True) for layer in every}
+        lean = self.options.tune and self.kind is INT8
+        whys = {k.node: left_out(k, self.model, self.options.target, slow=not lean) for k in every}
+        if lean:  # what saves no bytes is not tried
+            sizes = measured_sizes(self.model, next(iter(self.calibration)))
+            able = {node for node, why in whys.items() if not why}
+            chosen = Traffic(every, self.model, sizes.get, wide=2 if self.options.way else 4).chosen(able)
+            whys |= dict.fromkeys(able - chosen, HEAVIER)
         self.left = {node: why for node, why in whys.items() if why}
         found = [layer for layer in every if layer.node not in self.left]
         for layer in found:
@@ -226,7 +232,7 @@ class Quantization:
                 found[name].add(feeds[name])
             if not runners:
                 parts = self._parts([name for name in names if name not in given], feeds)
-                runners = [_returning(self.bare.model, part) for part in parts]
+                runners = [Runner(returning(self.bare.model, part), threads=THREADS) for part in parts]
             for part, runner in zip(parts, runners, strict=True):
                 for name, array in zip(part, run_on_data(runner, feeds), strict=True):
                     found[name].add(array)
@@ -239,7 +245,8 @@ class Quantization:
 
     def _parts(self, names: Sequence[str], feeds: Feeds) -> list[list[str]]:
         """The tensors in parts that one run may return: memory is the limit."""
-        sizes = [a.size for a in run_on_data(_returning(self.bare.model, names), feeds)] if names else []
+        probe = Runner(returning(self.bare.model, names), threads=THREADS)
+        sizes = [a.size for a in run_on_data(probe, feeds)] if names else []
         self.sizes = dict(zip(names, sizes, strict=True))
         parts: list[list[str]] = []
         total = AT_ONCE
@@ -480,11 +487,6 @@ def alone(
         probe.graph.node.append(helper.make_node("GlobalAveragePool", [gap], [mean]))
         probe.graph.output.append(ValueInfoProto(name=mean))
     return probe
-
-
-def _returning(model: ModelProto, names: Sequence[str]) -> Runner:
-    """A model that returns some of its tensors."""
-    return Runner(returning(model, names), threads=THREADS)
 
 
 class Trial:

@@ -233,12 +233,8 @@ class Repair:
     # ---- placing ----
 
     def _placed(self) -> Placed:
-        self.sizes = _measured_sizes(self.model, self.feeds[0])
-        return placed(self.model, self.options.target, self.sizes.get, lambda layer: self._grid(layer.x) is not None)
-
-    def _grid(self, value: Value) -> Grid | None:
-        """The range of a tensor: its own, or that of what it follows from."""
-        return self.bare.grids.get(value.name)
+        self.sizes = measured_sizes(self.model, self.feeds[0])
+        return placed(self.model, self.options.target, self.sizes.get, lambda layer: layer.x.name in self.bare.grids)
 
     # ---- the error ----
 
@@ -327,7 +323,7 @@ class Repair:
     # ---- writing ----
 
     def _grids(self, int8: Iterable[Layer]) -> dict[Layer, Grid]:
-        return {layer: grid for layer in int8 if (grid := self._grid(layer.x)) is not None}
+        return {layer: self.bare.grids[layer.x.name] for layer in int8}
 
     def _written(self, int8: Iterable[Layer]) -> ModelProto:
         return Writing(self.bare, self.model, self._grids(int8)).model
@@ -377,10 +373,9 @@ def run_on_data(runner: Runner, feeds: Feeds) -> list[np.ndarray]:
         return runner.run(feeds)
 
 
-def _measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
+def measured_sizes(model: Model, feeds: Feeds) -> dict[Value, int]:
     """The number of elements of each float tensor of the main graph, from one run."""
     values = [v for n in model.graph.live() for v in n.outputs if v is not None and model.dtype(v) == TensorProto.FLOAT]
     probe = returning(model.proto, (v.name for v in values))
     sizes = {v: r.size for v, r in zip(values, Runner(probe).run(feeds), strict=True)}
-    inputs = {v: a.size for name, a in feeds.items() if (v := model.graph.find(name)) is not None}
-    return {**sizes, **inputs}
+    return sizes | {v: a.size for name, a in feeds.items() if (v := model.graph.find(name)) is not None}
