@@ -176,7 +176,8 @@ class Repair:
         self.unmeasured = ""
         self.before = self._error_before()
         self.after = Error()
-        self.placed = self._placed()
+        self.sizes, grids = measured_sizes(self.model, self.feeds[0]), bare.grids
+        self.placed = placed(self.model, options.target, self.sizes.get, lambda layer: layer.x.name in grids)
 
     def result(self, called: str = "repair-qdq") -> tuple[ModelProto, Applied]:
         """The model, and the record of the change."""
@@ -229,12 +230,6 @@ class Repair:
             low, high, step = self.bare.grids[name]
             outside[name] += float(np.mean((array < low - step) | (array > high + step))) / len(self.feeds)
         return {name: (share, self.bare.grids[name]) for name, share in outside.items() if share > SATURATED}
-
-    # ---- placing ----
-
-    def _placed(self) -> Placed:
-        self.sizes = measured_sizes(self.model, self.feeds[0])
-        return placed(self.model, self.options.target, self.sizes.get, lambda layer: layer.x.name in self.bare.grids)
 
     # ---- the error ----
 
