@@ -31,6 +31,7 @@ OUTPUTS = {
     "a constant": "g (float[2,3] x) => (float[2,3] y, float[3] w) { w = Constant <value = float[3] {1, 2, 3}> () y = Add (x, w) }",
     "the same twice": "g (float[2,3] x) => (float[2,3] y, float[2,3] y) { y = Relu (x) }",
     "the same under two names": "g (float[2,3] x) => (float[2,3] y, float[2,3] z) { y = Relu (x) z = Identity (y) }",
+    "a copy before what it copies": "g (float[3,3] x) => (float[3,3] z, float[3,3] y) <float[3,3] w = {2,0,0,0,2,0,0,0,2}> { y = MatMul (x, w) z = Identity (y) }",
     "an input under two names": "g (float[2,3] x) => (float16[2,3] y, float[2,3] x, float[2,3] z) { y = Cast <to = 10> (x) z = Cast <to = 1> (y) }",
     "a cast of what is outside": "g (float16[2,3] x, bool c) => (float[2,3] y) { r = Relu (x) y = If (c) <then_branch = t () => (float[2,3] p) { p = Cast <to = 1> (r) }, else_branch = e () => (float[2,3] q) { s = Cast <to = 1> (x) q = Neg (s) }> }",
     "what is outside": "g (float[2,3] x, bool c) => (float[2,3] y, float[2,3] r) { r = Relu (x) y = If (c) <then_branch = t () => (float[2,3] p) { p = Identity (r) }, else_branch = e () => (float[2,3] q) { q = Neg (r) }> }",

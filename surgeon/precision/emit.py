@@ -142,6 +142,7 @@ class Emitter:
     def _choose(self, use: Use) -> str:
         value, dtype = use
         others = {self.names.get((value, t)) for t in FORMATS if t != dtype}
+        others |= self.extra.get((value.graph, value), {}).keys()
         if dtype == self.plan.type_of(value) or (
             _is_stored(value) and (value, self.plan.type_of(value)) not in self.wanted
         ):
