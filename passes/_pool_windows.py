@@ -8,6 +8,8 @@ from onnx import helper
 from surgeon import FLOATS, Builder, Node, Value, require
 from surgeon.targets.conditions.windows import per_axis, pool_axes
 
+LARGEST = 1 << 22  # pixels of all windows along an axis
+
 
 class Windows(NamedTuple):
     """The windows along one axis, each a row: where they look, and how they meet the padding.
@@ -39,6 +41,7 @@ def windows_of(node: Node) -> list[Windows]:
     found = []
     for axis, extent, dilation, front in zip(axes, kernel, dilations, fronts, strict=True):
         count = axis.windows if node.attr("ceil_mode") else (axis.size + axis.behind - axis.window) // axis.stride + 1
+        require(max(count, 1) * extent <= LARGEST, f"its windows have more than {LARGEST} pixels along an axis")
         at = np.arange(count)[:, None] * axis.stride + np.arange(extent) * dilation - front
         size = axis.size - front
         inside = (at >= 0) & (at < size)

@@ -26,6 +26,7 @@ from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis, p
 
 from ._pool_windows import Windows, nan_as_lowest, windows_of
 
+MOST = 1024  # slices along an axis
 TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
 x = var("x")
@@ -158,6 +159,7 @@ def _of_all_axes(pads: list[int]) -> np.ndarray:
 
 def _windowed(b: Builder, x: Value, kernel: list[int], strides: list[int], dilations: list[int]) -> Value:
     """The windows of x reduced along one axis after the other: a maximum, or a sum."""
+    require(max(kernel) <= MOST, f"its sizes are not static, and its windows are longer than {MOST}")
     for axis, (extent, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True)):
         window = (extent - 1) * dilation
         parts = [_shifted(b, x, axis + 2, k * dilation, window - k * dilation, stride) for k in range(extent)]

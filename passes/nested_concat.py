@@ -13,6 +13,7 @@ from surgeon import ANY, Stage, attr, op, require, rule
 
 INNER = op.Concat(..., axis=attr("inner"))
 MOST = 8  # the inner Concat is one of so many inputs at the start
+LARGEST = 1024  # tensors that are joined: one that is read twice in each step doubles them
 
 
 @rule(reduce(or_, (op.Concat(*[ANY] * k, INNER, ..., axis=attr("axis")) for k in range(MOST))), stage=Stage.FUSE)
@@ -22,4 +23,5 @@ def join(b, axis, inner):
     concat = next(n for n in b.matched if n is not b.root)
     (joined,) = concat.outputs
     parts = [part for i in b.root.inputs for part in (concat.inputs if i is joined else [i])]
+    require(len(parts) <= LARGEST, f"it joins more than {LARGEST} tensors")
     return b.again(parts)

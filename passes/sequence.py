@@ -35,6 +35,7 @@ from ._copy import constants_of, copied, present
 from ._shapes import input_of, joined, moved_axis
 
 sequence = var("sequence")
+LARGEST = 4096  # tensors of a sequence
 COMPUTED = "the sizes of the parts are computed at run time"
 
 
@@ -139,6 +140,7 @@ def _lengths(b: Builder, split: Value | None, size: int | str | None) -> list[in
     if not isinstance(size, int):
         raise Decline("the number of parts depends on a size known at run time")
     length = int(given)
+    require(length > 0 and size <= LARGEST * length, f"the sequence has no length of at most {LARGEST}")
     return [min(length, size - start) for start in range(0, size, length)]
 
 
