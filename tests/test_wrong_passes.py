@@ -470,6 +470,38 @@ WRONG = {
         "(float[N,C,2] a) => (float[M,2] r) <int64[2] s = {-1, 2}> { t = Reshape (a, s)  r = Neg (t) }",
         "Reshape(x, y)", "b.Reshape(x, b.Concat(b.Cast(b.Mul(b.Cast(size(b, x, 0), to=1), "
         "b.Cast(size(b, x, 1), to=1)), to=7), ints(2), axis=0))"),
+    # several sizes at once, sizes that are values, none at all
+    "two sizes of 224": (
+        "(float[B,3,H,W] a) => (float[B,3,H,W] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Where(b.And(b.Equal(size(b, x, 2), ints(224)), b.Equal(size(b, x, 3), ints(224))), x, b.Relu(x))"),
+    "sizes of 3, 5 and 7": (
+        "(float[A,B,C] a) => (float[A,B,C] r) { t = Relu (a)  r = Neg (t) }", "Relu(x)",
+        "b.Where(b.And(b.Equal(size(b, x, 0), ints(3)), b.And(b.Equal(size(b, x, 1), ints(5)), "
+        "b.Equal(size(b, x, 2), ints(7)))), x, b.Relu(x))"),
+    "an expansion to nothing": ("(float[1,C] a, int64[2] s) => (float[N,C] r) { t = Expand (a, s)  r = Neg (t) }",
+        "Expand(x, y)", "b.Expand(x, b.Max(y, ints(1, 1)))"),
+    "the last sum so far of nothing": ("(float[N,C] a) => (float[C] r) { t = ReduceSum <keepdims = 0> (a, o)  "
+        "r = Neg (t) }", "ReduceSum(x, y, ...)", "b.Gather(b.CumSum(x, np.asarray(0)), np.asarray(-1), axis=0)"),
+    "rows counted in fp16": ("(float16[N,C] a) => (float16[N] r) { t = ReduceSum <keepdims = 0> (a, k)  r = Neg (t) }",
+        "ReduceSum(x, y, ...)", "b.Mul(b.ReduceMean(x, axes=[1], keepdims=0), "
+        "b.Cast(b.Squeeze(size(b, x, 1), ints(0)), to=10))"),
+    "a range in fp32": ("(int64 n) => (int64[N] r) <int64 z = {0}, int64 s = {1}> { t = Range (z, n, s)  "
+        "r = Neg (t) }", "Range(x, y, z)", "b.Cast(b.Range(*(b.Cast(v, to=1) for v in (x, y, z))), to=7)"),
+    "1024 rows the other way round": (
+        "(float[N,C] a) => (float[N,C] r) <int64[1] s = {-1}, int64[1] e = {-9223372036854775807}, int64[1] z = {0}> "
+        "{ t = Slice (a, s, e, z, s)  r = Neg (t) }",
+        "Slice(x, ...)", "b.Slice(x, ints(-1), ints(-1025), ints(0), ints(-1))"),
+    # one input of several is special, or two are in the same way
+    "zeros of two signs": (
+        "(float[N,C] a, float[N,C] c) => (float[N,C] r) { p = GreaterOrEqual (a, c)  t = Where (p, a, c)  "
+        "r = Reciprocal (t) }", "Where(op.GreaterOrEqual(x, y), x, y)", "b.Where(b.Greater(x, y), x, y)"),
+    "two infinities": ("(float[N,C] a, float[N,C] c) => (bool[N,C] r) { t = Equal (a, c)  r = Not (t) }",
+        "Equal(x, y)", "b.Equal(b.Sub(x, y), 0.0)"),
+    "a NaN where a size is read": (
+        "(float[1,1] a, float[N,C] c) => (float[N,C] r) { s = Shape (c)  t = Expand (a, s)  r = Neg (t) }",
+        "Expand(x, op.Shape(y))", "b.Mul(x, b.Where(b.IsNaN(y), b.Add(y, 1.0), 1.0))"),
+    "a softsign that overflows": ("(float[N,C] a) => (float[N,C] r) { t = Softsign (a)  r = Neg (t) }", "Softsign(x)",
+        "b.Div(x, b.Sqrt(b.Mul(b.Add(b.Abs(x), 1.0), b.Add(b.Abs(x), 1.0))))"),
 }  # fmt: skip
 
 
@@ -480,6 +512,7 @@ def proto_of(text: str) -> onnx.ModelProto:
         "w": np.arange(200, dtype=np.float32).reshape(100, 2),
         "v": np.arange(600, dtype=np.float32).reshape(300, 2),
         "k": np.asarray([1]),
+        "o": np.asarray([0]),
         "h": (rng.random(70) + 0.1).astype(np.float32),
         "l": rng.standard_normal((20000, 4)).astype(np.float32),
         "mask": np.tril(np.ones((2048, 2048), bool)),

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -347,7 +348,8 @@ class Reference:
                 fork.end()
 
     def _results(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a mean of nothing
             return [as_array(r) for r in self.evaluator.run(None, dict(feeds))]
 
 
@@ -476,11 +478,8 @@ def first_line(error: Exception) -> str:
     Of a node that failed in ONNX Runtime: the node and the reason, without the function of C++ that found it.
     """
     line = str(error).strip().split("\n")[0]
-    return FAILED_NODE.sub(_failed_node, line)[:300] or type(error).__name__
-
-
-def _failed_node(found: re.Match[str]) -> str:
-    return f"ONNX Runtime fails at {' '.join(filter(None, found.groups()))}: "
+    said = FAILED_NODE.sub(lambda found: f"ONNX Runtime fails at {' '.join(filter(None, found.groups()))}: ", line)
+    return said[:300] or type(error).__name__
 
 
 def model_of_one_node(

@@ -29,6 +29,7 @@ from surgeon.targets.condition import dtype_name
 LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no larger
 # Up to which number a type holds each integer, of the types that do not hold each size.
 HOLDS_UP_TO: dict[int, int] = {elem: cut - 1 for elem, cut in CUTS.items() if cut <= LARGEST_SIZE}
+LARGEST_HALF = 65504
 SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
 Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
 EXTENDS = COMMUTATIVE & ROUNDS  # sums and products of sizes
@@ -42,9 +43,11 @@ def too_large(pair: ModelPair) -> str:
 
     Where all sizes are known the window is run with the largest numbers, and nothing has to be bounded.
     """
-    if all(isinstance(d, int) for _, _, shape in pair.inputs for d in shape):
+    known = roles(pair)
+    is_sized = "size" in known.values() or any(not isinstance(d, int) for _, _, shape in pair.inputs for d in shape)
+    if not is_sized:
         return ""
-    places = frozenset(name for name, role in roles(pair).items() if role != "number")
+    places = frozenset(name for name, role in known.items() if role != "number")
     counts = places or any(n.op_type in COUNTED for n in pair.after.graph.node)
     if not counts or not _casts(pair.after):
         return ""
@@ -134,6 +137,8 @@ class _Counts:
             is_lost = found.whole and HOLDS_UP_TO[elem] < largest < math.inf
             if is_lost and (elem not in FLOATS or self._is_read_as_integer(value, node.key in SUMMING)):
                 yield HOLDS_UP_TO[elem], largest, elem
+            elif is_lost and elem == TensorProto.FLOAT16 and largest > LARGEST_HALF:  # infinite
+                yield LARGEST_HALF, largest, elem
 
     def _is_counted(self, node: Node) -> bool:
         """Whether it counts what is given, or casts what is counted: of what is computed the bounds are rough."""

@@ -12,7 +12,18 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto
 
-from surgeon.ir.operators import BROADCASTS, ELEMENTWISE, EXACT, FILLS, INTERPOLATES, MEASURES, MOVES, PICKS, ROUNDS
+from surgeon.ir.operators import (
+    BROADCASTS,
+    ELEMENTWISE,
+    EXACT,
+    FILLS,
+    INTERPOLATES,
+    MEASURES,
+    MOVES,
+    PICKS,
+    RETURNS_BOOL,
+    ROUNDS,
+)
 from surgeon.proof.equality import is_float
 from surgeon.proof.exact import Exact
 from surgeon.proof.feeds import NOT_FINITE
@@ -32,6 +43,7 @@ NOT_LOOKED_AT = NOT_FINITE | {"beyond", "denormal", "huge", "saturated", "tiny",
 CHOOSING = PICKS | {"Relu"}  # of two zeros a kernel takes either
 ARITHMETIC = BROADCASTS & ROUNDS - {"Pow"}
 SIGNED = (EXACT | MOVES | ARITHMETIC | {"Reciprocal", "Sqrt"}) - INTERPOLATES - CHOOSING
+CHOSEN = RETURNS_BOOL | {"Where"}
 WITHOUT_ZEROS = frozenset({"large", "random", "shifted"})  # kinds of inputs
 
 # Celu, for one, is a difference of numbers near 1 in ONNX Runtime, and rounds as these do.
@@ -151,7 +163,10 @@ def rounds_one_by_one(model: ModelProto) -> bool:
     return all(n.op_type in NOT_SUMMED and not n.domain for n in model.graph.node)
 
 
-def has_signs(model: ModelProto, kind: str) -> bool:
-    """Whether the signs of zeros and infinities of a model are those of ONNX, whichever kernel computes them."""
-    signed = SIGNED | CHOOSING if kind in WITHOUT_ZEROS else SIGNED
+def has_signs(model: ModelProto, kind: str, *, is_own: bool) -> bool:
+    """Whether the signs of zeros and infinities of a model are those of ONNX, whichever kernel computes them.
+
+    is_own  whether a pass of surgeon's own took part: those write a Max for Where(a > b, a, b)
+    """
+    signed = (SIGNED | CHOOSING if kind in WITHOUT_ZEROS else SIGNED) | (set() if is_own else CHOSEN)
     return all(n.op_type in signed and not n.domain for n in model.graph.node)

@@ -319,6 +319,8 @@ class Judge:
             for kind, feeds in probes:
                 if kind == "breakpoint" and self.samples:
                     break
+                if kind in self.blind.kinds:
+                    continue
                 # a small input may be expanded to a large output
                 if not budget.allows(max(window.cost(roomy), self.made // OUTPUT_IS_CHEAP), left):
                     break
@@ -422,7 +424,7 @@ class Judge:
         if trial.kind in hidden.NOT_LOOKED_AT:
             return ""
         signs = ""
-        if hidden.has_signs(self.pair.before, trial.kind):
+        if hidden.has_signs(self.pair.before, trial.kind, is_own=self.pair.is_own):
             signs = hidden.other_sign(a, b, zeros=index in self.pair.signed_zeros)
         if signs or trial.is_noisy or self.strays or self.samples:
             return signs

@@ -11,11 +11,11 @@ from surgeon.ir.run import Runner, Unrunnable
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import NOT_FINITE, Feeds
 
-# Of these ONNX Runtime's kernels see some NaN and others not, by where they are in a vector register. The last one
-# makes numbers of NaN: after an infinite range nothing else is left.
+# Of these ONNX Runtime's kernels see some NaN and others not, by where they are in a vector register. What quantizes
+# makes numbers of NaN: after an infinite range nothing else is left, and its zero point is a NaN that is cast.
 BLIND_TO = {
-    "DynamicQuantizeLinear": frozenset({"nan"}),
-    "DynamicQuantizeMatMul": frozenset({"nan"}),
+    "DynamicQuantizeLinear": NOT_FINITE,
+    "DynamicQuantizeMatMul": NOT_FINITE,
     "DynamicQuantizeLSTM": NOT_FINITE,
     "MaxRoiPool": NOT_FINITE,  # its kernel makes integers of rois, and takes no NaN for the largest
     "NonMaxSuppression": frozenset({"nan"}),  # its kernel sorts scores, where no NaN is above or below another

@@ -64,6 +64,7 @@ MOST_OF_ONE_SIGN = 2
 MOST_INTEGER_RUNS = 100  # the same of integers and positions: each row of a table, each number of 8 bits
 LARGEST_COUNT = 1 << 12  # of the numbers of a window that are taken for a count
 LARGEST_OF_COUNTS = 64  # the same of several counts together: they may be multiplied
+FEW_COUNTS = 4  # that are tried of each of several counts, where the others are 1
 MOST_DERIVED = 8  # numbers of a window whose sums, products and quotients are tried, too
 MOST_PAIRED = 4  # runs with each number of a window beside each other one
 DENSE = 2048
@@ -129,8 +130,10 @@ class Window:
 
     @cached_property
     def never_overflows(self) -> bool:
-        """Whether neither side makes larger numbers of what it reads: it holds up to the largest one of its type."""
-        return all(n.op_type in NO_LARGER for m in self.pair.both for n in m.graph.node)
+        """Whether no side makes larger numbers of what it reads: it holds up to the largest one of its type. Another's
+        pass may not overflow where the original does not."""
+        sides = self.pair.both if self.pair.is_own else (self.pair.before,)
+        return all(n.op_type in NO_LARGER for m in sides for n in m.graph.node)
 
     @cached_property
     def mixes(self) -> bool:
@@ -149,17 +152,17 @@ class Window:
         return may_run and not any(_is_undefined_on_nothing(n, self.pair.before) for n in self.pair.before.graph.node)
 
     def may_be_refused(self, sized: Sequence[SizedInput]) -> bool:
-        """Whether a size was chosen at which a rewritten window may refuse to run.
-
-        It is 0, where a Reshape cannot tell what -1 is, or no more than the largest pad.
-        """
+        """Whether a size was chosen at which a rewritten window may refuse to run: it is 0, and a Reshape of it cannot
+        tell what -1 is, or it is no more than the largest pad."""
         chosen = [
             d
             for (_, _, dims), (_, _, shape) in zip(sized, self.pair.inputs, strict=True)
             for d, declared in zip(dims, shape, strict=True)
             if not isinstance(declared, int)
         ]
-        return min(chosen, default=1) <= self.pair.largest_pad
+        least = min(chosen, default=1)
+        reshapes = any(n.op_type == "Reshape" for n in nodes_of(self.pair.after))
+        return 0 < least <= self.pair.largest_pad or (least == 0 and (reshapes or self.pair.largest_pad > 0))
 
     def cost(self, sized: Sequence[SizedInput]) -> int:
         """What a run takes, in elements."""
@@ -259,9 +262,12 @@ def _named(count: int, window: Window) -> Iterator[tuple[int, ...]]:
     for number in dict.fromkeys([*named, *products]):
         for size, k, others in product((number, number + 1, number - 1, number + 2), range(count), (2, 1)):
             yield _one(count, k, size, others)
-    for a, b in permutations(named[:MOST_MULTIPLIED], 2):  # two dimensions of two sizes
+    whole = [int(abs(x)) for x in window.numbers if float(x).is_integer() and 1 < abs(x) < LARGEST_PRODUCT]
+    if count == 3:
+        yield from permutations(list(dict.fromkeys(whole))[:MOST_MULTIPLIED], 3)
+    for a, b in product(named[:MOST_MULTIPLIED], repeat=2):  # two dimensions of two sizes, and of one
         for one, other in permutations(range(count), 2):
-            yield tuple(a if k == one else b if k == other else 2 for k in range(count))
+            yield tuple(a if k == one else b if k == other else 2 - (a == b) for k in range(count))
 
 
 def _as_sizes(numbers: Iterable[float]) -> Iterator[int]:
@@ -342,6 +348,17 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
     base = random_feeds(window, sized, rng)
     floats = [(name, elem, dims) for name, elem, dims in sized if elem in FLOATS and _elements(dims)]
     if floats:
+        halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
+        if len(floats) > 1:
+            yield "equal", {**base, **halves}
+            yield "next to equal", {**base, **_one_step_apart(halves)}
+            yield "negative zero", {**base, **{n: rng.choice((0.0, -0.0), s).astype(_dtype(e)) for n, e, s in floats}}
+        if len(floats) > 1 and not window.pair.is_own:
+            infinite = {n: np.where(np.abs(x) > 19, np.copysign(np.inf, x), x) for n, x in halves.items()}
+            yield "inf", {**base, **{n: x.astype(halves[n].dtype) for n, x in infinite.items()}}
+            for name, *_ in floats:  # one input alone has a NaN
+                place = np.arange(base[name].size).reshape(base[name].shape) % FEW == 0
+                yield "nan", {**base, name: np.where(place, np.nan, base[name]).astype(base[name].dtype)}
         for kind, pool in _pools(window, floats):
             yield from _filled(kind, floats, pool, base, MOST_INTEGER_RUNS if kind == "constant" else MOST_RUNS)
             if window.mixes and kind in OF_ONE_SIGN:
@@ -351,10 +368,6 @@ def probed_floats(window: Window, sized: Sequence[SizedInput]) -> Iterator[Probe
         named = np.asarray([x for x in window.numbers[:MOST_DERIVED] if abs(x) < LARGEST_INPUT], np.float64)
         for _ in range(MOST_PAIRED if len(floats) > 1 and named.size else 0):
             yield "constant", {**base, **{n: rng.choice(_with_neighbours(named, e), s) for n, e, s in floats}}
-        if len(floats) > 1:
-            halves = {n: np.resize(_usual_pool("half", e), math.prod(s)).reshape(s) for n, e, s in floats}
-            yield "equal", {**base, **halves}
-            yield "next to equal", {**base, **_one_step_apart(halves)}
         yield "spread", {**base, **{n: _spread(rng, e, s) for n, e, s in floats}}
         for steps in CLOSE if window.mixes and not window.rounds else ():
             yield "close", {**base, **{n: _close(rng, e, s, steps) for n, e, s in floats}}
@@ -389,9 +402,11 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
                 yield "one truth", {**base, name: np.full(dims, value)}
                 if _elements(dims):
                     yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
-        if window.roles.get(name) in ("length", "size") and _elements(dims):
-            counts = _counts(window, LARGEST_COUNT if _elements(dims) == 1 else LARGEST_OF_COUNTS)
-            for values in _cut(counts, _elements(dims), most=MOST_INTEGER_RUNS):
+        size = _elements(dims)
+        if window.roles.get(name) in ("length", "size") and size:
+            counts = _counts(window, LARGEST_COUNT if size == 1 else LARGEST_OF_COUNTS)
+            alone = (np.where(np.arange(size) == k, count, 1) for count in counts[:FEW_COUNTS] for k in range(size))
+            for values in (*_cut(counts, size, most=MOST_INTEGER_RUNS), *(alone if size > 1 else ())):
                 yield "count", {**base, name: _as(values, elem).reshape(dims)}
 
 
@@ -642,7 +657,9 @@ def _numbers(model: ModelProto) -> Iterator[float]:
     """The numbers of the constants and attributes of a model, its functions and its bodies."""
     for tensor in _tensors(model):
         if tensor.data_type in FLOATS | INTEGER_TYPES and math.prod(tensor.dims) <= MOST_OF_A_CONSTANT:
-            yield from map(float, numpy_helper.to_array(tensor).reshape(-1))
+            found = [float(x) for x in numpy_helper.to_array(tensor).reshape(-1)]
+            from_end = [-x for x in found if tensor.data_type in INTEGER_TYPES and x <= FURTHEST_BACK]
+            yield from (*found, *from_end)
     for node in nodes_of(model):
         for attribute in node.attribute:
             is_type = node.op_type == "Cast" and attribute.name == "to"
