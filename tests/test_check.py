@@ -290,3 +290,23 @@ def test_github(tmp_path: Path, capsys: Captured) -> None:
     assert "bad%2C x.onnx,title=surgeon unreadable::" in lines[2]
     assert main(["check", files[0], "--target", "8.4", "--format", "github"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes", "why"),
+    [
+        ("8.6", "65536, 65536", "4294967296 elements; 2147483647 are the most up to TensorRT 10.9"),
+        ("10.13", "65536, 65536", ""),
+        ("rtx", "65536, 65536", ""),
+        ("rtx", "2147483647, 1024", "2199023254528 elements; 1099511627776 are the most"),
+        ("rtx", "2147483648, 1", "a dimension of 2147483648; 2147483647 is the largest"),
+    ],
+)
+def test_a_result_with_too_many_elements_is_refused(target: str, sizes: str, why: str) -> None:
+    made = model(
+        f"(float[1,1] x) => (float y) <int64[2] r = {{{sizes}}}> "
+        "{ t = Tile (x, r)  y = ReduceMax <keepdims = 0> (t) }"
+    )
+    found = check(made, target=target).untaken
+    assert [(u.op, u.why) for u in found] == ([("Tile", f"a result has {why}")] if why else [])
+    assert all("smaller sizes" in u.advice for u in found)

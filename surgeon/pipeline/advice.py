@@ -28,6 +28,7 @@ from surgeon.targets.unsupported import Kind
 
 NONE = "export it without this operator, or write a pass (docs/language.md)"
 CHANGED = "export it without what the reason names, or write a pass (docs/language.md)"
+SMALLER = "give its inputs smaller sizes, or run the model on parts of them, such as tiles of an image"
 NARROWER = "--allow-narrowing converts its types to supported ones, and reports the error"
 INTEGER_SIZE = "make the size an input of integers, or compute it from shapes"
 SMALL = "hold these numbers in int32 or in fp32"
@@ -87,7 +88,9 @@ def _for_integers(refused: Declined, node: Node) -> str:
 
 def _cure(node: Node | None, target: Target) -> str:
     if node is None:
-        return NONE
+        return CHANGED
+    if target.why_unsupported(node) is None:  # its result is too large
+        return SMALLER
     later = first_taking(node, target)
     if not later:
         return _advice(node, target)

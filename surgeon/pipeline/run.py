@@ -21,7 +21,7 @@ from surgeon.rules.driver import Driver, operators
 from surgeon.rules.meaning import attach, with_functions
 from surgeon.rules.window import Rewrite
 from surgeon.targets.evidence import unknown
-from surgeon.targets.interface import refused
+from surgeon.targets.interface import refused, too_large
 from surgeon.targets.known_bugs import bugs_of
 from surgeon.targets.target import Target
 from surgeon.version import __version__
@@ -297,7 +297,8 @@ def judged(model: Model, target: Target) -> tuple[list[Declined], list[Declined]
             untaken.append(Declined("", node.label, why.reason, on_gpu))
         else:
             doubted.append(Declined("", node.label, why.reason))
-    named = {d.node for d in untaken}
+    named = {d.node for d in untaken if d.node}
+    untaken += [Declined("", label, why) for label, why in too_large(model, target) if label not in named]
     unseen = [Declined("", node.label, why) for node, why in unknown(model, target) if node.label not in named]
     return untaken, [*doubted, *unseen]
 

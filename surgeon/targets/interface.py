@@ -1,12 +1,43 @@
 """What a parser reads of a model besides its nodes: inputs, outputs and initializers, those that no node reads, too."""
 
 from collections.abc import Iterator
+from math import prod
 
 from onnx import TensorProto, ValueInfoProto
 
+from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.targets.condition import dtype_name
 from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
+from surgeon.targets.releases import up_to
+from surgeon.targets.target import Target
+
+LARGEST_SIZE = 2**31 - 1
+# "tensor volume exceeds (2^31)-1": NVIDIA/TensorRT#1948 (8.0), #3033 (8.6) and #4408 (10.9). The release notes of 10.10
+# name larger ones. 2^40 is measured with TensorRT-RTX 1.7.1.
+FEW_ELEMENTS = up_to(10, 9)
+MOST_ELEMENTS = 2**40
+
+
+def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
+    """The inputs and results that have more elements than an engine supports: the label of the node, and why."""
+    few = FEW_ELEMENTS.covers(target.version, rtx=target.rtx)
+    most, where = (LARGEST_SIZE, " up to TensorRT 10.9") if few else (MOST_ELEMENTS, "")
+
+    def why_too_large(value: Value) -> str:
+        sizes = [size for size in model.shape(value) or () if isinstance(size, int)]
+        if max(sizes, default=0) > LARGEST_SIZE:
+            return f"a dimension of {max(sizes)}; {LARGEST_SIZE} is the largest"
+        return f"{prod(sizes)} elements; {most} are the most{where}" if prod(sizes) > most else ""
+
+    for info in model.proto.graph.input:
+        value = model.graph.find(info.name)
+        if value is not None and (why := why_too_large(value)):
+            yield "", f"the input '{info.name}' has {why}"
+    for node in (node for scope in model.scopes for node in scope.live()):
+        found = next(filter(None, (why_too_large(o) for o in node.outputs if o is not None)), "")
+        if found:
+            yield node.label, f"a result has {found}"
 
 
 def refused(model: Model) -> Iterator[str]:
