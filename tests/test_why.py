@@ -37,6 +37,7 @@ WITHOUT_THREAD = [  # what programs print that no thread here quotes
     ("In function importPad:\n[8] Assertion failed: inputs.at(1).is_weights()", "computed-input"),
     ("In node 0 (importModel): INVALID_GRAPH: Assertion failed: something", NOT_KNOWN),
     ("Unknown option: --fp16", "removed-precision-flag"),
+    ("IElementWiseLayer with operation SUM has incompatible types Int32 and Int64", "mixed-integers"),
     ("[E] Unknown option: --calib calibration.cache", "removed-calibrator"),
     ("[E] Unknown option: --workspace 4096", "removed-option"),
     (

@@ -235,8 +235,9 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     ready = tried is not None and _is_ready(result, parsed, loaded) and not tried.differs
     if parsed.parser and not parsed.refused and options.target.rtx:
         runs = told(place, source.path, options.target, {name: opt for name, (_, opt, _) in profile.items()})
-        if ready and size_of(files) < LARGE:
-            profile, built = built_for(place, profile)
+        if ready:
+            is_large = size_of(files) >= LARGE
+            profile, built = (profile, TrialBuild(title(use(RTX)))) if is_large else built_for(place, profile)
     ready = ready and (built is None or not built.why)
     stays = not ready or bool(report.refused)
     where, command = next_command(place, profile, options.target, result.model) if ready else ("", "")
@@ -439,8 +440,8 @@ class TrialBuild:
     """An engine that was built and not kept.
 
     runtime  such as "TensorRT-RTX 1.7.1.116"
-    size     of the engine, in bytes
-    why      why it was not built; empty where it was
+    size     of the engine, in bytes; 0 where it was not built
+    why      why it does not build; empty where it does, and where that was not tried
     """
 
     runtime: str
@@ -450,6 +451,8 @@ class TrialBuild:
     def __str__(self) -> str:
         if self.why:
             return f"{self.runtime} does not build it: {self.why}"
+        if not self.size:
+            return f"the command below was not tried: {self.runtime} takes minutes for a model above 1 GB"
         return f"{self.runtime} builds it, {size_text(self.size)}"
 
 

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if fixed.ran is not None:
         screen.line(str(fixed.ran), "bad" if fixed.ran.differs else "warn" if fixed.ran.why else "good")
     if fixed.built is not None:
-        screen.line(str(fixed.built), "bad" if fixed.built.why else "good")
+        screen.line(str(fixed.built), "bad" if fixed.built.why else "good" if fixed.built.size else "warn")
     if fixed.kernels:
         screen.line(fixed.kernels)
     for hint in filter(None, (fixed.types, fixed.quantizers)):
