@@ -90,7 +90,7 @@ class Samples:
         def loads() -> Iterator[Load]:
             for load in self._loads():
                 first = load()
-                if not _is_stacked(ranks, first):
+                if not (bool(first) and all(ranks.get(name) == np.ndim(array) - 1 for name, array in first.items())):
                     yield partial(check_feeds, model, first)
                     continue
                 for k in range(min(len(array) for array in first.values())):
@@ -153,11 +153,6 @@ def _ranks(model: ModelProto) -> dict[str, int | None]:
     """The rank of each input; None where it is not declared."""
     types = {i.name: i.type.tensor_type for i in given_inputs(model)}
     return {name: len(kind.shape.dim) if kind.HasField("shape") else None for name, kind in types.items()}
-
-
-def _is_stacked(ranks: Mapping[str, int | None], feeds: Feeds) -> bool:
-    """Whether each array has one axis more than its input."""
-    return bool(feeds) and all(ranks.get(name) == np.ndim(array) - 1 for name, array in feeds.items())
 
 
 def check_feeds(model: ModelProto, feeds: Feeds) -> Feeds:

@@ -10,7 +10,6 @@
 from __future__ import annotations  # numpy loads numpy.random where an annotation that names it is evaluated
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -103,7 +102,7 @@ class Window:
     def derived(self) -> list[float]:
         """What the first of these numbers make of each other: a * x + b > c has its breakpoint at a quotient."""
         few = self.numbers[:MOST_DERIVED]
-        made = (f(a, b) for a in few for b in few for f in (operator.add, operator.sub, operator.mul, _over))
+        made = (x for a in few for b in few for x in (a + b, a - b, a * b, a / b if b else math.inf))
         return [x for x in dict.fromkeys(made) if math.isfinite(x)]
 
     @cached_property
@@ -299,7 +298,7 @@ def breakpoint_sizes(
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(_elements(dims) for _, _, dims in found) <= LARGEST_SEARCHED
+        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
         return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
@@ -400,9 +399,9 @@ def probed_integers(window: Window, sized: Sequence[SizedInput]) -> Iterator[Pro
         if elem == TensorProto.BOOL:
             for value in (True, False):
                 yield "one truth", {**base, name: np.full(dims, value)}
-                if _elements(dims):
-                    yield "one truth", {**base, name: (np.arange(_elements(dims)) == 1).reshape(dims) == value}
-        size = _elements(dims)
+                if math.prod(dims):
+                    yield "one truth", {**base, name: (np.arange(math.prod(dims)) == 1).reshape(dims) == value}
+        size = math.prod(dims)
         if window.roles.get(name) in ("length", "size") and size:
             counts = _counts(window, LARGEST_COUNT if size == 1 else LARGEST_OF_COUNTS)
             alone = (np.where(np.arange(size) == k, count, 1) for count in counts[:FEW_COUNTS] for k in range(size))
@@ -418,7 +417,7 @@ def probed_positions(window: Window, sized: Sequence[SizedInput]) -> Iterator[It
     rows = sorted({d for _, _, dims in sized for d in dims} | _weight_sizes(window), reverse=True)[:8]
     for name, elem, dims in sized:
         role = window.roles.get(name)
-        if role not in ("position", "length") or not _elements(dims):
+        if role not in ("position", "length") or not math.prod(dims):
             continue
         for most, least in product(rows, (-1, 0, 1) if role == "length" else (-1, 0)):
             if most:
@@ -636,10 +635,6 @@ def _elements(dims: tuple[int, ...]) -> int:
 
 def _dtype(elem: int) -> np.dtype:
     return np.dtype(helper.tensor_dtype_to_np_dtype(elem))
-
-
-def _over(a: float, b: float) -> float:
-    return a / b if b else math.inf
 
 
 # ---- what a window says ----------------------------------------------------------------------------------------------

@@ -76,7 +76,9 @@ class Cost:
         reductions = [n for n in record.removed if n.key in REDUCES]
         groups = list(self._groups([*record.removed, *makers]))
         convolved = [self._is_convolved(v) for v in inputs]
-        near = zip(convolved, (next(_makers_that_compute(v), None) for v in inputs), strict=True)
+        near = zip(
+            convolved, (next((n for n in _makers(v) if n.key not in KEEP_ORDER), None) for v in inputs), strict=True
+        )
         convolutions = sum(len(scope.of(CONVOLUTIONS)) for scope in self._model.scopes)
         facts = {
             "half": any(self._model.dtype(v) in HALVES for v in results),
@@ -168,10 +170,6 @@ def _makers(value: Value) -> Iterator[Node]:
         yield node
         source = node.inputs[0] if node.key in KEEP_ORDER else None
         node = None if source is None else source.producer
-
-
-def _makers_that_compute(value: Value) -> Iterator[Node]:
-    return (node for node in _makers(value) if node.key not in KEEP_ORDER)
 
 
 def _operators(nodes: Iterable[Node]) -> set[str]:

@@ -147,11 +147,6 @@ class Fixed:
     program: Program | None = None
 
     @property
-    def cures(self) -> list[str]:
-        """The former name of `advice`."""
-        return self.advice
-
-    @property
     def report(self) -> Report:
         """What was done."""
         return self.result.report

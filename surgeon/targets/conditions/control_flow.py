@@ -1,6 +1,6 @@
 """If, Loop and Scan."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from onnx import TensorProto, numpy_helper
 
@@ -281,7 +281,8 @@ def left_out_part(node: Node) -> str | None:
            source="measured with TensorRT-RTX 1.7.1: has datatype UInt8 but is not network-level IO; "
                   "Tensor has datatype FP8 but is not consumed by")  # fmt: skip
 def captured_small_type(node: Node) -> str | None:
-    for value in (v for body in node.bodies for v in _read_from_outside(body)):
+    read = ((body, v) for body in node.bodies for n in body.live() for v in n.inputs)
+    for value in (v for body, v in read if v is not None and v.graph is not body):
         dtype = node.graph.model.dtype(value)
         if dtype == TensorProto.UINT8 or (dtype in PACKED and not is_weights(value)):
             return f"a branch reads '{value.name}' from outside, which is of {dtype_name(dtype)}"
@@ -295,10 +296,6 @@ def captured_twice(node: Node) -> str | None:
         dtype = dtype_name(node.graph.model.dtype(value))
         return f"both branches dequantize '{value.name}' from outside, which is of {dtype}"
     return None
-
-
-def _read_from_outside(body: Graph) -> Iterator[Value]:
-    return (v for n in body.live() for v in n.inputs if v is not None and v.graph is not body)
 
 
 def _dequantized_from_outside(body: Graph) -> list[Value]:

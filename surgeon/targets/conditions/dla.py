@@ -26,16 +26,8 @@ def _exceeds(node: Node, **most: int) -> bool:
     return any(max(node.attr(name) or (0,)) > limit for name, limit in most.items())
 
 
-def _beyond_conv(node: Node) -> bool:
-    return _exceeds(node, kernel_shape=32, pads=31, strides=8, dilations=32)
-
-
 def _beyond_deconv(node: Node) -> bool:
     return _exceeds(node, kernel_shape=32, pads=0, dilations=1) or node.attr("group") not in (None, 1)
-
-
-def _beyond_pool(node: Node) -> bool:
-    return _exceeds(node, kernel_shape=8, pads=7, strides=16, dilations=1)
 
 
 # fmt: off
@@ -64,10 +56,12 @@ slice_batch = refuses("Slice", DLA, rank=4, value={3: some((0, -4))}, section="1
                       reason="DLA does not slice along the batch")
 split_batch = refuses("Split", DLA, attr={"axis": (0, -4)}, section="10", source=RESTRICTIONS,
                       reason="DLA does not split along the batch")
-conv_limits = refuses("Conv", DLA, where=_beyond_conv, section="10", source=RESTRICTIONS,
+conv_limits = refuses("Conv", DLA, section="10", source=RESTRICTIONS,
+                      where=lambda node: _exceeds(node, kernel_shape=32, pads=31, strides=8, dilations=32),
                       reason="DLA has kernels to 32, a padding to 31, strides to 8 and dilations to 32 for a Conv")
 deconv_limits = refuses("ConvTranspose", DLA, where=_beyond_deconv, section="10", source=RESTRICTIONS,
                         reason="DLA has a ConvTranspose of one group with kernels to 32, without padding and dilations")
-pool_limits = refuses("AveragePool MaxPool", DLA, where=_beyond_pool, section="10", source=RESTRICTIONS,
+pool_limits = refuses("AveragePool MaxPool", DLA, section="10", source=RESTRICTIONS,
+                      where=lambda node: _exceeds(node, kernel_shape=8, pads=7, strides=16, dilations=1),
                       reason="DLA pools windows to 8 with a padding to 7 and strides to 16, without dilations")
 # fmt: on
