@@ -111,7 +111,7 @@ def invalid(
                 continue
             name = type_name(dtype)
             if not takes(spec, formal, name):
-                return f"its {formal.name} is {_spoken(name)}"
+                return f"its {formal.name} is {SPOKEN.get(name, name)}"
             homogeneous = formal.option != defs.OpSchema.FormalParameterOption.Variadic or formal.is_homogeneous
             if name and homogeneous and bound.setdefault(formal.type_str, name) != name:
                 return f"its {formal.name} is {name} beside {bound[formal.type_str]}"
@@ -147,10 +147,7 @@ def type_name(kind: Kind) -> str:
     return f"tensor({_TYPES[kind]})" if kind in _TYPES else ""
 
 
-def _spoken(name: str) -> str:
-    return {"": "of unknown type", "seq(": "a sequence", "optional(": "an optional"}.get(name, name)
-
-
+SPOKEN = {"": "of unknown type", "seq(": "a sequence", "optional(": "an optional"}
 _TYPES = {
     value: {"DOUBLE": "double", "FLOAT": "float"}.get(name, name.lower())
     for name, value in TensorProto.DataType.items()

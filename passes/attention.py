@@ -67,7 +67,9 @@ def decompose(b, q, k, v):
     fused = dtype in HALVES and b.target.has(attention_kernel) and not attr("softcap")
     wide = _size_with_kernel(sizes) if fused else None
     if wide is not None:
-        q, k, v = (_padded(b, t, wide - own) for t, own in zip((q, k, v), sizes, strict=True))
+        q, k, v = (
+            b.Pad(t, pads=[0] * 7 + [wide - own]) if wide > own else t for t, own in zip((q, k, v), sizes, strict=True)
+        )
     scores = b.MatMul(b.Mul(q, scale), b.Transpose(k, perm=[0, 1, 3, 2]))
     if attr("softcap"):
         scores = b.Mul(b.Tanh(b.Div(scores, attr("softcap"))), attr("softcap"))
@@ -117,11 +119,6 @@ def _size_with_kernel(sizes: Sequence[int]) -> int | None:
     """The size to which heads are padded, so that there is a kernel for them; None where that does not help."""
     size = max(*sizes, WIDTH if max(sizes) < HEADS.start else 0)
     return size if size in HEADS and set(sizes) != {size} else None
-
-
-def _padded(b: Builder, x: Value, zeros: int) -> Value:
-    """Heads with zeros after their elements, which add nothing to a product."""
-    return b.Pad(x, pads=[0] * 7 + [zeros]) if zeros else x
 
 
 def _repeated(b: Builder, x: Value, heads: Sequence[int], size: int) -> Value:

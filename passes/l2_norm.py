@@ -177,7 +177,8 @@ def fuse(b, x, axes=None, equation=None, gain=None, one=None, fill=None, **epsil
             inner = b.dtype(output_of(node))
             fits = inner == dtype or WIDTH.get(inner, 0) > WIDTH[dtype]
             require(fits, f"it computes in {dtype_name(inner)} what is {dtype_name(dtype)}")
-    _require_shapes(b, x, axis, keepdims=equation is None and bool(_reduction(b).attr("keepdims")))
+    reduction = next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
+    _require_shapes(b, x, axis, keepdims=equation is None and bool(reduction.attr("keepdims")))
     one = one if fill is None else numpy_helper.to_array(fill)
     mode, epsilon = _epsilon(b, epsilons) if one is None else _without_zero(b, x, axis, one, epsilons)
     if not any(n.key == "Cast" or b.target.sums_in_fp32(n.key) for n in b.matched):
@@ -250,10 +251,6 @@ def _summed_axis(equation: str) -> int:
     )
     require(fits, f"Einsum '{equation}' is not a sum of squares along one axis")
     return gone[0]
-
-
-def _reduction(b: Builder) -> Node:
-    return next(n for n in b.matched if n.key in ("ReduceL2", "ReduceSum", "ReduceSumSquare", "Einsum"))
 
 
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:

@@ -49,7 +49,7 @@ from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, TypeProto
+from onnx import TensorProto
 
 from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rule, var
 from surgeon.ir.operators import REDUCES
@@ -169,12 +169,9 @@ def squeeze_axes(b, x):
     """PyTorch's x.squeeze() says no axes. TensorRT fixes the rank when it builds, so it builds no engine for a batch of
     1 where the batch is of any size: the batch would be dropped, too."""
     b.known_rank(x)
-    require(not all(_is_fixed(info.type.tensor_type) for info in b.root.graph.model.proto.graph.input))
+    inputs = [info.type.tensor_type for info in b.root.graph.model.proto.graph.input]
+    require(not all(t.HasField("shape") and all(d.HasField("dim_value") for d in t.shape.dim) for t in inputs))
     return b.Squeeze(x, axes=[k for k, size in enumerate(b.static(x)) if size == 1])
-
-
-def _is_fixed(tensor: TypeProto.Tensor) -> bool:
-    return tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)
 
 
 @rule(

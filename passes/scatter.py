@@ -47,7 +47,8 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
         return b.ScatterElements(data, indices, combined(b, reduction, taken, updates), axis=axis)
     _require_small([*shape, given[at]])
     own, theirs = dims(b, data) or shape, dims(b, indices) or given
-    fits = [own[a] == theirs[a] or _is_below(theirs[a], own[a]) for a in range(len(own)) if a != at]
+    pairs = [(own[a], theirs[a]) for a in range(len(own)) if a != at]
+    fits = [o == t or (isinstance(o, int) and isinstance(t, int) and t < o) for o, t in pairs]
     require(all(fits), "beside its axis the indices are not known to have the sizes of the data")
     whole = [*own[:at], theirs[at], *own[at + 1 :]]
     indices = _widened(b, indices, theirs, whole, np.zeros(1, np.int64))
@@ -111,11 +112,6 @@ def _known(b: Builder, value: Value) -> list[Size]:
 def _require_small(sizes: Sequence[Size]) -> None:
     count = math.prod(d if isinstance(d, int) else MANY for d in sizes)
     require(count <= LARGEST, f"the table of positions and updates would have more than {LARGEST} elements")
-
-
-def _is_below(one: Size, other: Size) -> bool:
-    """Whether both sizes are static, and one is the smaller."""
-    return isinstance(one, int) and isinstance(other, int) and one < other
 
 
 def _widened(b: Builder, part: Value, sizes: Sequence[Size], whole: Sequence[Size], filler: np.ndarray) -> Value:

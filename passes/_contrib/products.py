@@ -185,7 +185,8 @@ def gather(b, table, indices, scales, zeros):
     require(list(factor.shape) == blocks, "its scales are not one for each block")
     zero = None if zeros is None else known(b, zeros, "zero point")
     require(zero is None or (zero.size and zero.ndim == factor.ndim), "its zero points are not one for each block")
-    rows.append(_middle(factor, dtype, bits) if zero is None else _plain(zero, bits))
+    middle = 2 ** (bits - 1) if dtype == TensorProto.UINT8 else 0
+    rows.append(np.full(factor.shape, middle, np.int32) if zero is None else _plain(zero, bits))
     require(_of_blocks(rows[1], factor).shape == factor.shape, "its zero points are not one for each block")
     where = np.arange(size) // attr("block_size")
     shift, scale = (np.take(v.astype(np.float32), where, axis=axis) for v in (_of_blocks(rows[1], factor), factor))
@@ -201,11 +202,6 @@ def _looked_up(b: Builder, table: np.ndarray, indices: Value, axis: int) -> Valu
     from_start = b.Where(b.Less(indices, none), b.Add(indices, last), indices)
     row = b.Where(b.Less(from_start, none), last, b.Min(from_start, last))
     return b.Gather(b.constant(np.concatenate([table, nothing], axis=axis)), row, axis=axis)
-
-
-def _middle(factor: np.ndarray, dtype: int, bits: int) -> np.ndarray:
-    """The zero points of a node that has none."""
-    return np.full(factor.shape, 2 ** (bits - 1) if dtype == TensorProto.UINT8 else 0, np.int32)
 
 
 def _plain(numbers: np.ndarray, bits: int) -> np.ndarray:

@@ -422,13 +422,14 @@ def schema(op: str) -> defs.OpSchema | None:
     if row is None:
         return None
     inputs, outputs, attributes, infer = row
+    names = {part.partition(":")[2] for part in f"{inputs} {outputs}".split()} - set(FIXED)
     spec = defs.OpSchema(
         op,
         DOMAIN,
         1,
         inputs=[_formal(text) for text in inputs.split()],
         outputs=[_formal(text if k == 0 else text.replace(":", "?:")) for k, text in enumerate(outputs.split())],
-        type_constraints=[(name, ANY, "") for name in sorted(_type_names(f"{inputs} {outputs}"))],
+        type_constraints=[(name, ANY, "") for name in sorted(names)],
         attributes=[_attribute(text) for text in attributes.split()],
     )
     spec.set_type_and_shape_inference_function(_silent(infer))
@@ -442,10 +443,6 @@ def _formal(text: str) -> defs.OpSchema.FormalParameter:
     return defs.OpSchema.FormalParameter(
         name.rstrip("?*"), FIXED.get(kind, kind), param_option=option, is_homogeneous=option is not options.Variadic
     )
-
-
-def _type_names(text: str) -> set[str]:
-    return {part.partition(":")[2] for part in text.split()} - set(FIXED)
 
 
 def _attribute(text: str) -> defs.OpSchema.Attribute:

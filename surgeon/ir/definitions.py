@@ -192,12 +192,9 @@ def _wide(x: np.ndarray | None) -> Any:
     return x.astype(np.float32) if x is not None and x.dtype.kind not in "iub" and x.dtype.itemsize < 4 else x
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
-
-
 def _gelu(x: np.ndarray) -> Any:
-    return x * (1 + _erf(x / math.sqrt(2))) / 2
+    erf = np.vectorize(math.erf, otypes=[x.dtype])
+    return x * (1 + erf(x / math.sqrt(2))) / 2 if x.size else x
 
 
 def _sigmoid(x: np.ndarray) -> Any:

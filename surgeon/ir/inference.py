@@ -70,7 +70,9 @@ class Inference:
             for out in node.outputs if node.is_new else ():
                 known = self._before.find(out) if out is not None else None
                 if out is not None and known is not None and known.elem and known.shape:
-                    yield value_info(out.name, known.elem, _without_made_up(known.shape))
+                    # Without the names that inference made up: another run gives these to other sizes.
+                    own = tuple(None if isinstance(d, str) and d.startswith(MADE_UP) else d for d in known.shape)
+                    yield value_info(out.name, known.elem, own)
 
     # ---- what ONNX's inference leaves out --------------------------------------------------------------------------
 
@@ -206,11 +208,6 @@ def _tell(model: ModelProto, infos: Iterable[ValueInfoProto]) -> bool:
     for info in more:
         (listed.get(info.name) or graph.value_info.add()).CopyFrom(info)
     return bool(more)
-
-
-def _without_made_up(shape: Shape) -> Shape:
-    """The dimensions without the names that inference made up: another run gives these to other sizes."""
-    return tuple(None if isinstance(d, str) and d.startswith(MADE_UP) else d for d in shape)
 
 
 def infer_node(model: Model, node: Node, table: TypeTable, constant: Callable[[Value], np.ndarray | None]) -> None:

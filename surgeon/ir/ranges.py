@@ -78,7 +78,7 @@ class Ranges:
         follows: Callable[[Node], bool] = lambda node: True,
     ) -> None:
         self.model = model
-        self._unknown = unknown or self._of_type
+        self._unknown = unknown or (lambda value: range_of_type(model.dtype(value)))
         self._follows = follows
         self._found: dict[Value, Range] = {}
 
@@ -121,9 +121,6 @@ class Ranges:
         changed = self._range(value) != self._found[value]
         self._found[read] = known
         return changed
-
-    def _of_type(self, value: Value) -> Range:
-        return range_of_type(self.model.dtype(value))
 
     def _node(self, value: Value) -> Node | None:
         """The node through which the range of a tensor is followed."""

@@ -211,7 +211,8 @@ class Pairs(Several):
         return isinstance(value, dict)
 
     def text(self, value: Any) -> list[str]:
-        return [f"{name}{self.mark}{_plain(said)}" for name, said in value.items()]
+        said = {name: "x".join(map(str, of)) if isinstance(of, list) else of for name, of in value.items()}
+        return [f"{name}{self.mark}{of}" for name, of in said.items()]
 
     def value(self, text: Any, flag: str) -> dict[str, Any]:
         return {name: self.read(said, item, flag) for name, said, item in self.pairs(text, flag)}
@@ -227,10 +228,6 @@ class Pairs(Several):
                 raise UsageError(f"{flag} names '{name}' twice.")
             seen.add(name)
             yield name, text, item
-
-
-def _plain(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def shapes_apart(given: Iterable[str]) -> Iterator[str]:

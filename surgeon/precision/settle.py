@@ -23,8 +23,10 @@ def settle(plan: Plan, free: Sequence[Node]) -> None:
         if not _sweep(plan, free):
             break
     for node in reversed(free):
-        if plan.single.get(node) == BETWEEN and _gain(plan, node) <= 0 and not _feeds_single(plan, node):
-            del plan.single[node]
+        if plan.single.get(node) == BETWEEN and _gain(plan, node) <= 0:
+            read = (plan.read_types(o, but_by=node) for o in node.outputs if o is not None)
+            if not any(SINGLE in types for types in read):
+                del plan.single[node]
 
 
 def _sweep(plan: Plan, free: Sequence[Node]) -> bool:
@@ -63,7 +65,3 @@ def _is_scaling(plan: Plan, node: Node) -> bool:
 def _gain(plan: Plan, node: Node) -> int:
     """How many casts fewer there are when the node computes in fp32."""
     return plan.casts_at(node, plan.low.elem) - plan.casts_at(node, SINGLE)
-
-
-def _feeds_single(plan: Plan, node: Node) -> bool:
-    return any(SINGLE in plan.read_types(o, but_by=node) for o in node.outputs if o is not None)

@@ -86,7 +86,8 @@ def compare(
         return Difference(math.inf, f"it returns {bad[0]} where the original returns a number")
     scale = float(np.abs(b[counted]).max())
     gap = float(np.abs(a[counted] - b[counted]).max())
-    if gap <= max(tolerance * scale, ROUNDINGS * _step(before.dtype), 0.0 if finite else QUOTIENT / limit):
+    step = float(np.nextafter(before.dtype.type(0), before.dtype.type(1))) if before.dtype.itemsize >= 4 else 0.0
+    if gap <= max(tolerance * scale, ROUNDINGS * step, 0.0 if finite else QUOTIENT / limit):
         small = gap > tolerance * scale
         return Difference(gap / scale if scale else 0.0, excuse="the difference is next to nothing" if small else "")
     distance = _distance_as_small(a, b, counted, tolerance=tolerance, exact=exact, rounding=rounding)
@@ -196,11 +197,6 @@ def _is_rounded_off(distances: np.ndarray, counted: np.ndarray, rounding: np.nda
     if rounding is None or rounding.shape != counted.shape:
         return False
     return bool((distances <= rounding[counted]).all())
-
-
-def _step(dtype: np.dtype) -> float:
-    """Between a type's denormal numbers; 0 for half precision, whose tolerance is wider than they need."""
-    return float(np.nextafter(dtype.type(0), dtype.type(1))) if dtype.itemsize >= 4 else 0.0
 
 
 def _saturation(dtype: np.dtype) -> float:

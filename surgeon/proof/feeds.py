@@ -42,7 +42,10 @@ def feeds_of(
     drawn: list[tuple[str, Callable[[], Feeds]]] = [("random", lambda: draws.feeds(lambda s, e: normal(s)))]
     if numbers:
         drawn += [
-            ("negative integer", lambda: _with_integers(draws, numbers, _small_integers)),
+            (
+                "negative integer",
+                lambda: _with_integers(draws, numbers, lambda r, s, d: _with_signs(r.integers(1, 100, s, d))),
+            ),
             ("large integer", lambda: _with_integers(draws, numbers, _large_integers)),
         ]
     if any(elem in FLOATS for _, elem, _ in inputs):
@@ -104,11 +107,6 @@ def _huge(x: np.ndarray, elem: int) -> np.ndarray:
         return x * 1.5e4
     most = min(LARGEST_INPUT, math.sqrt(float(np.finfo(np.float32).max) / max(1, x.size)))
     return np.clip(x * (most / 4), -most, most)
-
-
-def _small_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Integers below 100, without 0, which nothing is divided by."""
-    return _with_signs(rng.integers(1, 100, shape, dtype))
 
 
 def _large_integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -164,9 +164,7 @@ def rounds_one_by_one(model: ModelProto) -> bool:
 
 
 def has_signs(model: ModelProto, kind: str, *, is_own: bool) -> bool:
-    """Whether the signs of zeros and infinities of a model are those of ONNX, whichever kernel computes them.
-
-    is_own  whether a pass of surgeon's own took part: those write a Max for Where(a > b, a, b)
-    """
+    """Whether the signs of zeros and infinities of a model are those of ONNX, whichever kernel computes them. Passes
+    of surgeon's own write a Max for Where(a > b, a, b)."""
     signed = (SIGNED | CHOOSING if kind in WITHOUT_ZEROS else SIGNED) | (set() if is_own else CHOSEN)
     return all(n.op_type in signed and not n.domain for n in model.graph.node)

@@ -24,13 +24,10 @@ SCALARS = {
 def refused(model: Model, old: Value, new: Value) -> str:
     """Why `new` cannot be read in place of `old`; empty where it can."""
     for reader in old.users:
-        if reader.key in SCALARS and _takes_scalar(reader, old) and _shows(model, reader, old, new):
+        taken = (given for k, given in enumerate(reader.inputs) if k in SCALARS.get(reader.key, ()))
+        if any(given is old for given in taken) and _shows(model, reader, old, new):
             return f"{reader.label} takes a scalar, which '{old.name}' is not: ONNX Runtime would not load it"
     return ""
-
-
-def _takes_scalar(reader: Node, value: Value) -> bool:
-    return any(given is value and k in SCALARS[reader.key] for k, given in enumerate(reader.inputs))
 
 
 def _shows(model: Model, reader: Node, old: Value, new: Value) -> bool:

@@ -5,7 +5,6 @@ from math import prod
 
 from onnx import TensorProto, ValueInfoProto
 
-from surgeon.ir.graph import Value
 from surgeon.ir.model import Model
 from surgeon.targets.condition import dtype_name
 from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
@@ -24,20 +23,15 @@ def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
     few = FEW_ELEMENTS.covers(target.version, rtx=target.rtx)
     most, where = (LARGEST_SIZE, " up to TensorRT 10.9") if few else (MOST_ELEMENTS, "")
 
-    def why_too_large(value: Value) -> str:
-        sizes = [size for size in model.shape(value) or () if isinstance(size, int)]
+    inputs = (("", f"the input '{i.name}'", model.graph.find(i.name)) for i in model.proto.graph.input)
+    results = ((n.label, "a result", o) for scope in model.scopes for n in scope.live() for o in n.outputs)
+    for label, what, value in (*inputs, *results):
+        shape = None if value is None else model.shape(value)
+        sizes = [size for size in shape or () if isinstance(size, int)]
         if max(sizes, default=0) > LARGEST_SIZE:
-            return f"a dimension of {max(sizes)}; {LARGEST_SIZE} is the largest"
-        return f"{prod(sizes)} elements; {most} are the most{where}" if prod(sizes) > most else ""
-
-    for info in model.proto.graph.input:
-        value = model.graph.find(info.name)
-        if value is not None and (why := why_too_large(value)):
-            yield "", f"the input '{info.name}' has {why}"
-    for node in (node for scope in model.scopes for node in scope.live()):
-        found = next(filter(None, (why_too_large(o) for o in node.outputs if o is not None)), "")
-        if found:
-            yield node.label, f"a result has {found}"
+            yield label, f"{what} has a dimension of {max(sizes)}; {LARGEST_SIZE} is the largest"
+        elif prod(sizes) > most:
+            yield label, f"{what} has {prod(sizes)} elements; {most} are the most{where}"
 
 
 def refused(model: Model) -> Iterator[str]:

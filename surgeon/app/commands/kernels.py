@@ -11,7 +11,7 @@ from surgeon.app.screen import Screen
 from surgeon.errors import UsageError
 from surgeon.report import Progress, counted
 from surgeon.trt.kernels import Part, Seen, kernels, parts
-from surgeon.trt.program import Kernel, Program, Tensor, size, summary
+from surgeon.trt.program import Kernel, Program, size, summary
 
 HEADERS = ("#", "computes", "nodes", "types", "MB read", "written", "share")
 PLAIN = ("{}", "{}", "{}", "{}", "{} MB read", "{} written", "{}")
@@ -190,12 +190,9 @@ def _change(part: Part) -> Row:
 
 def _types(part: Part) -> str:
     """The types of the largest results before and after: "fp32 -> fp16", or one where they are the same."""
-    old, new = (_type_of([t for k in ks for t in k.writes]) for ks in (part.before, part.after))
+    written = ([t for k in kernels for t in k.writes] for kernels in (part.before, part.after))
+    old, new = (max(tensors, key=lambda t: t.size or 0).dtype if tensors else "-" for tensors in written)
     return old if old == new else f"{old} -> {new}"
-
-
-def _type_of(tensors: Sequence[Tensor]) -> str:
-    return max(tensors, key=lambda t: t.size or 0).dtype if tensors else "-"
 
 
 def _counts(kernels: Sequence[Kernel]) -> str:

@@ -26,10 +26,6 @@ def _exceeds(node: Node, **most: int) -> bool:
     return any(max(node.attr(name) or (0,)) > limit for name, limit in most.items())
 
 
-def _beyond_deconv(node: Node) -> bool:
-    return _exceeds(node, kernel_shape=32, pads=0, dilations=1) or node.attr("group") not in (None, 1)
-
-
 # fmt: off
 pad_mode = refuses("Pad", DLA, attr={"mode": other_than("constant")}, reason="DLA has no {value} padding", section="10",
                    source="dla-layer-restrictions: constant 0 alone, from 10.4; kREFLECT and kCLAMP never")
@@ -59,7 +55,9 @@ split_batch = refuses("Split", DLA, attr={"axis": (0, -4)}, section="10", source
 conv_limits = refuses("Conv", DLA, section="10", source=RESTRICTIONS,
                       where=lambda node: _exceeds(node, kernel_shape=32, pads=31, strides=8, dilations=32),
                       reason="DLA has kernels to 32, a padding to 31, strides to 8 and dilations to 32 for a Conv")
-deconv_limits = refuses("ConvTranspose", DLA, where=_beyond_deconv, section="10", source=RESTRICTIONS,
+deconv_limits = refuses("ConvTranspose", DLA, section="10", source=RESTRICTIONS,
+                        where=lambda n: _exceeds(n, kernel_shape=32, pads=0, dilations=1)
+                        or n.attr("group") not in (None, 1),
                         reason="DLA has a ConvTranspose of one group with kernels to 32, without padding and dilations")
 pool_limits = refuses("AveragePool MaxPool", DLA, section="10", source=RESTRICTIONS,
                       where=lambda node: _exceeds(node, kernel_shape=8, pads=7, strides=16, dilations=1),
