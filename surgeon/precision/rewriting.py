@@ -17,6 +17,7 @@ from surgeon.pipeline.session import Result, rewrite_source
 from surgeon.pipeline.source import Source
 from surgeon.report import MEASURED, counted
 from surgeon.rules.driver import operators
+from surgeon.targets.known_bugs import bugs_of
 
 if TYPE_CHECKING:
     from surgeon.pipeline.prepared import Prepared
@@ -126,6 +127,7 @@ def _converted(result: Result, options: Options, checked: Checked | None) -> Res
     written = Model(half.model, half.base)
     result.report.ops_after = operators(written)
     result.report.untaken, result.report.unknown = judged(written, options.target)
+    result.report.warnings = list(dict.fromkeys([*result.report.warnings, *bugs_of(written, options.target)]))
     return Result(half.model, result.report, half.base, result.files, half, result.shapes)
 
 
