@@ -157,6 +157,8 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
 
 @rule(op.MeanVarianceNormalization(x, axes=attr("axes")), strategy="decompose")
 def mean_variance(b, x, axes):
+    rank = b.rank(x)
+    require(rank is None or all(-rank <= a < rank for a in axes), f"its axes {list(axes)} are none of its {rank}")
     wide = b.wide(x)
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)

@@ -235,6 +235,8 @@ def concat(b, sequence, axis, new_axis):
         return whole
     items = _items(b, sequence)
     require(items, "the sequence is empty")
+    ranks = [b.rank(i) + new_axis for i in items if isinstance(i, Value) and b.rank(i) is not None]
+    require(all(-r <= axis < r for r in ranks), f"the tensors have no axis {axis}")
     tensors = [_build(b, i) for i in items]
     if new_axis:
         tensors = [b.Unsqueeze(t, axes=[axis]) for t in tensors]

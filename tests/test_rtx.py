@@ -35,6 +35,8 @@ REFUSED = {
         "value should have been set by symbolic execution",  # a Reshape by an input, to a rank that nobody knows
     ),
     "mask/updates_by_every_operator": "NonZero plugin creator",  # what nothing reads keeps its positions
+    "mask/taken_by_another_mask": "NonZero plugin creator",  # the positions of the other mask stay
+    "nonzero_rows/more_positions_than_rows": "NonZero plugin creator",  # its second half is left alone
     "dequantize_int16/of_onnx": "Failed to convert",  # an input of 16 bits, which nothing reads
     **dict.fromkeys(
         ("unique/in_the_order_of_the_data", "unique/numbers", "unique/rows"),
@@ -44,7 +46,10 @@ REFUSED = {
         ("compress/computed", "mask/mean_of_all", "mask/other_dimension"),
         "Compress",  # how many elements there are: left alone where there is no NonZero
     ),
-    "widen_small_integers/computed_shifts": "does not support UINT8 types for intermediate tensors",
+    **dict.fromkeys(
+        ("widen_small_integers/computed_shifts", "widen_small_integers/images_that_are_interpolated"),
+        "does not support UINT8 types for intermediate tensors",
+    ),
 }
 
 
