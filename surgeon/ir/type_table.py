@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from onnx import GraphProto, TypeProto, ValueInfoProto
@@ -53,6 +54,13 @@ class TypeTable:
         if isinstance(found, ValueInfoProto):
             return bool(found.type.tensor_type.HasField("shape"))
         return found is not None and found.shape is not None
+
+    def may_exceed(self, value: Value, most: int) -> bool:
+        """Whether a tensor may have more elements than `most`; reads no more of a ValueInfoProto than its sizes."""
+        found = self._rows.get(value)
+        if not isinstance(found, ValueInfoProto):
+            return found is not None
+        return math.prod([dim.dim_value or 1 for dim in found.type.tensor_type.shape.dim]) > most
 
     def is_written_as(self, value: Value, said: TypeProto) -> bool:
         """Whether ONNX's inference wrote the very type that is `said`, without reading it."""

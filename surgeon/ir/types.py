@@ -66,6 +66,10 @@ class Types:
         self._infer_new(value, table)
         return table.get(value)
 
+    def may_exceed(self, value: Value, most: int) -> bool:
+        """Whether a tensor may have more elements than `most`; where it has not, that costs little."""
+        return (self._table or self._infer_again()).may_exceed(value, most)
+
     def infer(self) -> None:
         """Infer types and shapes now, if that is still to be done."""
         if self._table is None or self._is_stale:

@@ -1,17 +1,21 @@
 """What a parser reads of a model besides its nodes: inputs, outputs and initializers, those that no node reads, too."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 
 from onnx import TensorProto, ValueInfoProto
 
+from surgeon.ir.lattice import Shape, declared_shape
 from surgeon.ir.model import Model
+from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, REDUCES
 from surgeon.targets.condition import dtype_name
 from surgeon.targets.dtypes import MOST_DIMENSIONS, READABLE
 from surgeon.targets.releases import up_to
 from surgeon.targets.target import Target
 
 LARGEST_SIZE = 2**31 - 1
+GROWS_LITTLE = ELEMENTWISE | REDUCES | KEEP_ORDER | {"Constant"}
 # "tensor volume exceeds (2^31)-1": NVIDIA/TensorRT#1948 (8.0), #3033 (8.6) and #4408 (10.9). The release notes of 10.10
 # name larger ones. 2^40 is measured with TensorRT-RTX 1.7.1.
 FEW_ELEMENTS = up_to(10, 9)
@@ -21,17 +25,28 @@ MOST_ELEMENTS = 2**40
 def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
     """The inputs and results that have more elements than an engine supports: the label of the node, and why."""
     few = FEW_ELEMENTS.covers(target.version, rtx=target.rtx)
-    most, where = (LARGEST_SIZE, " up to TensorRT 10.9") if few else (MOST_ELEMENTS, "")
+    for info in model.proto.graph.input:
+        if why := _excess(declared_shape(info), few):
+            yield "", f"the input '{info.name}' has {why}"
+    if all(scope.by_op.keys() <= GROWS_LITTLE for scope in model.scopes):  # not worth an inference
+        return
+    for scope in model.scopes:
+        for node in scope.live():
+            for value in node.outputs:
+                if value is None or not model.types.may_exceed(value, LARGEST_SIZE):
+                    continue
+                if why := _excess(model.shape(value), few):
+                    yield node.label, f"a result has {why}"
 
-    inputs = (("", f"the input '{i.name}'", model.graph.find(i.name)) for i in model.proto.graph.input)
-    results = ((n.label, "a result", o) for scope in model.scopes for n in scope.live() for o in n.outputs)
-    for label, what, value in (*inputs, *results):
-        shape = None if value is None else model.shape(value)
-        sizes = [size for size in shape or () if isinstance(size, int)]
-        if max(sizes, default=0) > LARGEST_SIZE:
-            yield label, f"{what} has a dimension of {max(sizes)}; {LARGEST_SIZE} is the largest"
-        elif prod(sizes) > most:
-            yield label, f"{what} has {prod(sizes)} elements; {most} are the most{where}"
+
+@lru_cache
+def _excess(shape: Shape | None, few: bool) -> str:
+    """What a tensor has too much of; empty where nothing is known to be."""
+    most, where = (LARGEST_SIZE, " up to TensorRT 10.9") if few else (MOST_ELEMENTS, "")
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    if max(sizes, default=0) > LARGEST_SIZE:
+        return f"a dimension of {max(sizes)}; {LARGEST_SIZE} is the largest"
+    return f"{prod(sizes)} elements; {most} are the most{where}" if prod(sizes) > most else ""
 
 
 def refused(model: Model) -> Iterator[str]:
