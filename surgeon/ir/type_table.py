@@ -60,7 +60,7 @@ class TypeTable:
         found = self._rows.get(value)
         if not isinstance(found, ValueInfoProto):
             return found is not None
-        return math.prod([dim.dim_value or 1 for dim in found.type.tensor_type.shape.dim]) > most
+        return bool(math.prod([dim.dim_value or 1 for dim in found.type.tensor_type.shape.dim]) > most)
 
     def is_written_as(self, value: Value, said: TypeProto) -> bool:
         """Whether ONNX's inference wrote the very type that is `said`, without reading it."""
