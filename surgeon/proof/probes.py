@@ -261,17 +261,16 @@ def _named(count: int, window: Window) -> Iterator[tuple[int, ...]]:
     for number in dict.fromkeys([*named, *products]):
         for size, k, others in product((number, number + 1, number - 1, number + 2), range(count), (2, 1)):
             yield _one(count, k, size, others)
-    for a, b in permutations(named[:MOST_MULTIPLIED], 2):  # two dimensions of two sizes
-        for one, other in permutations(range(count), 2):
-            yield tuple(a if k == one else b if k == other else 2 for k in range(count))
+    two = (permutations(named[:MOST_MULTIPLIED], 2), permutations(range(count), 2))
+    for (a, b), (one, other) in product(*two):  # two dimensions of two sizes
+        yield tuple(a if k == one else b if k == other else 2 for k in range(count))
     if window.pair.is_own:  # the rest takes as long as all before
         return
     whole = [int(abs(x)) for x in window.numbers if float(x).is_integer() and 1 < abs(x) < LARGEST_PRODUCT]
     if count == 3:
         yield from permutations(list(dict.fromkeys(whole))[:MOST_MULTIPLIED], 3)
-    for size in named[:MOST_MULTIPLIED]:  # two dimensions of one size
-        for pair in combinations(range(count), 2):
-            yield tuple(size if k in pair else 1 for k in range(count))
+    for size, pair in product(named[:MOST_MULTIPLIED], combinations(range(count), 2)):
+        yield tuple(size if k in pair else 1 for k in range(count))
 
 
 def _as_sizes(numbers: Iterable[float]) -> Iterator[int]:
