@@ -23,6 +23,12 @@ def input_of(node: Node, position: int = 0) -> Value:
     return value
 
 
+def require_axes(b: Builder, value: Value | None, axes: Sequence[int]) -> None:
+    """Decline where a tensor lacks one of the axes: without shapes ONNX Runtime loads such a node, but not its body."""
+    rank = None if value is None else b.rank(value)
+    require(rank is None or all(-rank <= a < rank for a in axes), f"its axes {list(axes)} are none of its {rank}")
+
+
 def cancel(inner: Sequence[int] | None, outer: Sequence[int] | None) -> bool:
     """Whether a Transpose by `outer` undoes one by `inner`; None is an order that is not known."""
     if inner is None or outer is None or len(inner) != len(outer):

@@ -30,7 +30,7 @@ from surgeon.ir.schemas import MOVED, all_schemas, defaults
 from surgeon.targets.opset_compat import why_newer
 
 from ._copy import copied, drop_unread, inlined
-from ._shapes import input_of, same_shape
+from ._shapes import input_of, require_axes, same_shape
 
 Schema: TypeAlias = Any  # an OpSchema: onnx's stubs leave out what it says of bodies
 DOMAINS = ("", "ai.onnx.preview")
@@ -60,10 +60,7 @@ def write_out(b):
     reads_older = b.target.lowers_opset and why_newer(node, b.target.opset) is not None
     require(not (b.target.imports(node.key) and reads_older))  # else the pass opset writes the older spelling
     # ONNX Runtime loads it and runs it on nothing, and the body would not load
-    first = next((v for v in b.root.inputs if v is not None), None)
-    rank = None if first is None else b.rank(first)
-    named = b.root.attr("axes") or []
-    require(rank is None or all(-rank <= a < rank for a in named), f"its axes {list(named)} are none of its {rank}")
+    require_axes(b, next((v for v in b.root.inputs if v is not None), None), b.root.attr("axes") or [])
     require(not any(0 in (b.shape(v) or ()) for v in node.inputs if v is not None), "an input has no elements")
     function = _body(node, b.opset)
     # the builder writes what moved from an attribute to an input, but not inside the bodies of a Loop or a Scan

@@ -29,6 +29,7 @@ from ._norm.kind import instance_axis, is_grouped_last
 from ._norm.spelling import Spelling, affine_behind
 from ._norm.window import Normalisation, outer_part, read, with_epsilon
 from ._norm.writing import narrowed, normalised, opset_to_write, with_affine, with_affine_behind, with_weights
+from ._shapes import require_axes
 
 OPTIONS = ("repair_eps",)
 
@@ -157,8 +158,7 @@ def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> 
 
 @rule(op.MeanVarianceNormalization(x, axes=attr("axes")), strategy="decompose")
 def mean_variance(b, x, axes):
-    rank = b.rank(x)
-    require(rank is None or all(-rank <= a < rank for a in axes), f"its axes {list(axes)} are none of its {rank}")
+    require_axes(b, x, axes)
     wide = b.wide(x)
     deviation = b.Sub(wide, b.ReduceMean(wide, axes=list(axes), keepdims=1))
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
