@@ -66,7 +66,7 @@ from surgeon.precision.data import SEVERAL, Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, Format
-from surgeon.precision.inputs import plausible
+from surgeon.precision.inputs import NoInputs, plausible
 from surgeon.precision.operators import HEAVY, spectra
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
@@ -281,8 +281,8 @@ def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
 
 
 def _why_not_run(error: Unrunnable) -> str:
-    said = str(error)
-    return said if "opset" in said or "that surgeon tried" in said else f"ONNX Runtime does not run it: {said}"
+    is_whole = isinstance(error, NoInputs) or "opset" in str(error)
+    return str(error) if is_whole else f"ONNX Runtime does not run it: {error}"
 
 
 class _Conversion:

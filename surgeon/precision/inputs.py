@@ -92,8 +92,12 @@ class Plausible:
         return shapes | drawn.value_ranges([next(drawn.at(sized)) for sized in limits], set(shapes))
 
 
+class NoInputs(Unrunnable):
+    """A model runs on none of the inputs that are drawn for it; the message is a whole sentence."""
+
+
 def plausible(model: ModelProto, run: Callable[[Feeds], Any], shapes: Shapes | None = None) -> Plausible:
-    """Inputs of the first sizes on which `run` runs the model. Raises Unrunnable where there are none.
+    """Inputs of the first sizes on which `run` runs the model. Raises NoInputs where there are none.
 
     shapes  the shapes of inputs with symbolic dimensions, by name; a size may be 0
     """
@@ -108,7 +112,7 @@ def plausible(model: ModelProto, run: Callable[[Feeds], Any], shapes: Shapes | N
                 floats = [name for name, elem, _ in sized if elem in FLOATS]
                 return Plausible(list(drawn.at(sized)), said, all(name in taken for name in floats), drawn)
             why = why or refusal
-    raise Unrunnable(
+    raise NoInputs(
         f"the model runs on none of the inputs that surgeon tried: {why or TOO_LARGE}. Give sizes that it takes with "
         "--shapes, or inputs with --data"
     )
