@@ -20,6 +20,7 @@ X = "(float[2,4,8] x, float[4,8] z, float[8] g)"
 SKIP = "com.microsoft.SkipSimplifiedLayerNormalization"
 CALLED = '{} <domain: "f", opset_import: ["" : 17, "f" : 1]> {} {} ({}) => ({}) {{ {} }}'
 CLIP = ("Own", "", "a, low", "b", "b = Clip (a, low)")
+TWO = ("Own", "", "a", "b, c", "b = Neg (a) c = Abs (a)")
 SUB = ("Own", "", "a, c", "b", "b = Sub (a, c)")
 
 
@@ -60,16 +61,8 @@ def test_operators_of_onnx_runtime(text: str, why: str) -> None:
         ("(float[2] a, float[2] c) => (float[2] y) { y = f.Own (c, a) }", SUB, "is called like a tensor"),
         ("(float[2] x) => (float[2] y) { y = f.Own (x) }", CLIP, "an input of the function is left out"),
         ('(float[2] x) => (float[2] y) { y = f.Own (x, "") }', CLIP, "an input of the function is left out"),
-        (
-            "(float[2] x) => (float[2] y) { y = f.Own (x) }",
-            ("Own", "", "a", "b, c", "b = Neg (a) c = Abs (a)"),
-            "an output of the function is left out",
-        ),
-        (
-            '(float[2] x) => (float[2] y) { "", y = f.Own (x) }',
-            ("Own", "", "a", "b, c", "b = Neg (a) c = Abs (a)"),
-            "an output of the function is left out",
-        ),
+        ("(float[2] x) => (float[2] y) { y = f.Own (x) }", TWO, "an output of the function is left out"),
+        ('(float[2] x) => (float[2] y) { "", y = f.Own (x) }', TWO, "an output of the function is left out"),
         (
             "(float[2] x) => (float[2] y, float[2] z) { y, z = f.Own (x) }",
             ("Own", "", "a", "a, b", "b = Neg (a)"),

@@ -71,10 +71,8 @@ def _deformable(model: Model) -> Iterator[Node]:
 def _attention(model: Model) -> Iterator[tuple[Node, Node, Node]]:
     """The nodes of an attention: the MatMul of queries and keys, the Softmax, and the MatMul of its results."""
     for softmax in _of(model, "Softmax"):
-        above, made = (
-            _past(_maker(softmax), lambda n: n.op in ELEMENTWISE),
-            [o for o in softmax.outputs if o is not None],
-        )
+        above = _past(_maker(softmax), lambda n: n.op in ELEMENTWISE)
+        made = [o for o in softmax.outputs if o is not None]
         below = next((user for user, _ in readers(made, lambda n: n.op == "Cast") if user.op == "MatMul"), None)
         if above is not None and above.op == "MatMul" and below is not None:
             yield above, softmax, below
