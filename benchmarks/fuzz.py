@@ -57,6 +57,7 @@ from surgeon.proof.feeds import Feeds
 from surgeon.proof.judge import Judge, JudgedRun, Verdict
 from surgeon.proof.sizes import choices
 from surgeon.proof.whole import prove_models, whole_pair
+from surgeon.report import LIKELY_INVALID
 from surgeon.rules.meaning import with_functions
 from surgeon.rules.registry import passes
 
@@ -148,6 +149,9 @@ def _rewritten(proto: ModelProto, target: str, verify: str) -> tuple[str, str]:
         return REFUSED, str(error)
     except Exception:
         return ENDED, traceback.format_exc(limit=-3)
+    for declined in (*first.report.declined, *first.report.unknown):
+        if declined.why.startswith(LIKELY_INVALID):
+            return ENDED, f"{declined.pass_name}: {declined.why}"
     if _bytes(again.model) != _bytes(first.model):
         return CHANGED, str([a.pass_name for a in again.report.applied])
     if _bytes(first.model) == _bytes(proto):

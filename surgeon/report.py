@@ -51,6 +51,7 @@ class Change(Protocol):
         """The tensors that nodes outside the window read."""
 
 
+LIKELY_INVALID = "the node is likely invalid: "  # and the error in which a pass or a condition ended
 LEFT = "not better"  # of what `--tune` tried and did not keep
 
 

@@ -388,11 +388,14 @@ def rewritten(model: ModelProto, options: dict[str, Any]) -> Any:
 def answer(near: Near) -> str:
     """What surgeon makes of it: `left`, `ends` or `becomes` and the operators."""
     from surgeon.errors import SurgeonError
+    from surgeon.report import LIKELY_INVALID
 
     try:
         result = rewritten(near.model, near.options)
     except SurgeonError:
         return "ends"
+    failed = [d for d in (*result.report.declined, *result.report.unknown) if d.why.startswith(LIKELY_INVALID)]
+    assert not failed, failed
     if not result.report.applied:
         return "left"
     operators = sorted(Counter(node.op_type for node in result.model.graph.node).items())

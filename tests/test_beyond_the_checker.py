@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import casefile
 import onnx
 import onnx.parser
 import pytest
@@ -9,6 +12,7 @@ from helpers import prepare
 from onnx import ModelProto, ValueInfoProto
 
 import surgeon
+from surgeon.report import LIKELY_INVALID
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,3] x) => (float[N,3] y) { a = Softplus (x) m = Identity (a) y = Relu (m) }"""
@@ -85,3 +89,19 @@ def test_an_operator_newer_than_the_opset_has_its_defaults() -> None:
     made = surgeon.rewrite(model, target="8.4", verify="none").model
     assert [n.op_type for n in made.graph.node] == ["Sigmoid", "Mul"]
     onnx.checker.check_model(made, full_check=True)
+
+
+@pytest.mark.parametrize(("name", "good", "bad", "kind"), [
+    ("mod/largest_divisor", "int32 d = {1073741823}", "int32[0] d = {}", "declined"),
+    ("nonzero_rows/added", 'reduction = "max"', 'reduction = "avg"', "declined"),
+    ("instance_norm/stock_plugin_3d", "float[2] b = {0.25, 3}", "float[3] b = {0.25, 3, 1}", "declined"),
+    ("loop_trip_count/by_its_own_number", "int64 top = {9223372036854775807}", "int64[0] top = {}", "unknown"),
+])  # fmt: skip
+def test_a_node_that_a_pass_or_a_condition_cannot_read_is_left_alone(
+    name: str, good: str, bad: str, kind: str, tmp_path: Path
+) -> None:
+    text = (casefile.HERE / f"{name}.onnxtxt").read_text(encoding="utf-8")
+    (tmp_path / "case.onnxtxt").write_text(text.replace(good, bad, 1))
+    case = casefile.load(tmp_path / "case.onnxtxt")
+    report = surgeon.rewrite(case.model, **case.options).report
+    assert any(d.why.startswith(LIKELY_INVALID) for d in getattr(report, kind)), report

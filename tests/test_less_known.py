@@ -17,6 +17,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 import surgeon
 from surgeon.errors import ModelError
+from surgeon.report import LIKELY_INVALID
 
 FOLDERS = sorted({p.parent.name for p in casefile.paths()})
 HIDER = "nobody"  # a domain that nobody knows: after its node neither type nor shape is known
@@ -103,12 +104,15 @@ def is_valid(model: ModelProto) -> bool:
 def end_of(case: Case, model: ModelProto) -> str:
     """What surgeon falls over, or that ONNX's checker refuses what it writes; "" for neither."""
     try:
-        onnx.checker.check_model(surgeon.rewrite(model, **{**case.options, "verify": "none"}).model)
+        result = surgeon.rewrite(model, **{**case.options, "verify": "none"})
+        onnx.checker.check_model(result.model)
     except ModelError:
         return ""  # it says that the model is wrong
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return ""
+    return next(
+        (d.why for d in (*result.report.declined, *result.report.unknown) if d.why.startswith(LIKELY_INVALID)), ""
+    )
 
 
 @pytest.mark.parametrize("way", [*WAYS[:-1], without_a_constant, EACH], ids=lambda way: way.__name__)

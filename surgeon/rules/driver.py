@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from surgeon.errors import ModelError, PassError, UsageError, line_in, words_of
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
-from surgeon.report import Declined
+from surgeon.report import LIKELY_INVALID, Declined
 from surgeon.rules import cost, scalars
 from surgeon.rules.alike import Repeats, Unchanged
 from surgeon.rules.asked import Overruled, Skips
@@ -34,6 +35,7 @@ ROUNDS = 4  # further runs over what the one before has written, at most; nearly
 FUSED = Stage.FUSE.value
 SHARED = 64  # sets of rules whose decision trees are kept for further runs: a run has one tree a stage
 HIGH = (Stage.CLEAN.value, FUSED)  # the strategies of what lowers nothing
+PASSED_ON = (Decline, UsageError, ModelError, MemoryError, OSError)  # what a body may raise
 
 
 class Driver:
@@ -190,10 +192,10 @@ class Driver:
             editor = Editor(self, name, model_rule.stage)
             try:
                 body(editor)
-            except Exception as error:
-                if not self.context.passes[name].own:
-                    _blame(error, f"the pass '{name}' failed", body)
+            except PASSED_ON:
                 raise
+            except Exception as error:
+                raise PassError(f"the pass '{name}' failed: {_said_in(body, error)}") from error
             if editor.changed or self.model.opset != opset:
                 self.edited_by[name] = None
             changed |= editor.changed
@@ -517,24 +519,25 @@ def _index(rules: tuple[Rule, ...]) -> Index[Rule]:
 
 
 def _result_of(rule: Rule, builder: Builder, held: Match) -> Any:
-    """What the body returns. An error in the body of a user's pass names the pass, the node and the line."""
+    """What the body returns. A node at which one of surgeon's passes raises an error is likely invalid: it is left
+    alone. An error of a user's pass ends the run."""
     try:
         return rule.body(builder, **held.bound)
-    except Exception as error:
-        if not rule.own:
-            _blame(error, f"the pass '{rule.pass_name}' failed at {held.root.label}", rule.body)
+    except PASSED_ON:
         raise
+    except Exception as error:
+        said = _said_in(rule.body, error)
+        if rule.own:
+            raise Decline(f"{LIKELY_INVALID}{said}") from error
+        raise PassError(f"the pass '{rule.pass_name}' failed at {held.root.label}: {said}") from error
 
 
-def _blame(error: Exception, what: str, body: Callable[..., Any]) -> None:
-    """Raise an error of a user's pass as a PassError that begins with `what`, and has the line."""
-    if isinstance(error, Decline | UsageError | ModelError | MemoryError | OSError):
-        return
+def _said_in(body: Callable[..., Any], error: Exception) -> str:
+    """What an error in a body says, and its line in the pass's file."""
     code = getattr(body, "__code__", None)
     path = code.co_filename if code is not None else ""
     line = line_in(path, error)
-    where = f" ('{path}', {line})" if line else ""
-    raise PassError(f"{what}: {words_of(error)}{where}") from error
+    return words_of(error) + (f" ('{Path(path).name}', {line})" if line else "")
 
 
 def _outputs_of(result: Any, root: Node, rule: Rule) -> list[Value | None]:

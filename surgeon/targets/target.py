@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from surgeon.errors import UsageError
+from surgeon.errors import SurgeonError, UsageError, words_of
 from surgeon.ir.graph import Graph, Node, scopes_of
 from surgeon.ir.model import Model
 from surgeon.ir.schemas import opset_of_definition
+from surgeon.report import LIKELY_INVALID
 from surgeon.targets import (
     contrib,
     dtypes,
@@ -248,6 +249,14 @@ class Target:
 
     def _why_refused(self, node: Node, exactly: bool) -> Unsupported | None:
         """Why the parser does not import the node as it is, or computes something else."""
+        try:
+            return self._first_refusal(node, exactly)
+        except (SurgeonError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            return Unsupported(Kind.NODE, f"{LIKELY_INVALID}{words_of(error)}", known=False)
+
+    def _first_refusal(self, node: Node, exactly: bool) -> Unsupported | None:
         table = _table(self.version, self.rtx, self.dla, opset_of(node))
         importer = table.importers.get(node.key)
         if importer is None:
