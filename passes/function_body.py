@@ -26,7 +26,7 @@ from surgeon.ir.functions import ONNX, changed_operators
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.operators import QUANTIZES, RANDOM
 from surgeon.ir.protos import all_nodes
-from surgeon.ir.schemas import MOVED, all_schemas, defaults
+from surgeon.ir.schemas import MOVED, defaults, newest_schemas
 from surgeon.targets.opset_compat import why_newer
 
 from ._copy import copied, drop_unread, inlined
@@ -45,7 +45,7 @@ CALLED = "surgeon.body"  # the domain of the function that the inliner sees, whi
 
 
 def _bodied() -> Pattern:
-    bodied = {(s.domain, s.name) for s in all_schemas() if _opsets(s) and s.domain in DOMAINS}
+    bodied = {(s.domain, s.name) for s in newest_schemas() if _opsets(s) and s.domain in DOMAINS}
     named = sorted((domain, name) for domain, name in bodied if name not in LEFT_OUT)
     return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in named))
 

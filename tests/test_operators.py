@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 from surgeon.ir import operators
 from surgeon.ir.operators import OPERATORS
 from surgeon.ir.run import Runner, Unrunnable
+from surgeon.ir.schemas import newest_schemas
 
 OPSET = 20  # unless the operator is newer: ONNX Runtime lacks kernels of a few newer versions
 SCHEMAS = {s.name: s for s in onnx.defs.get_all_schemas() if not s.domain}
@@ -73,8 +74,12 @@ def run(op: str, *inputs: np.ndarray, **attrs: Any) -> np.ndarray:
 
 def test_each_operator_has_a_row() -> None:
     assert set(OPERATORS) >= set(SCHEMAS)
-    known = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
-    assert onnx.defs.onnx_opset_version() < 26 or set(OPERATORS) == known
+    assert onnx.defs.onnx_opset_version() < 26 or set(OPERATORS) == set(SCHEMAS)
+
+
+def test_no_operator_has_older_schemas_alone() -> None:
+    older = {(s.domain, s.name) for s in onnx.defs.get_all_schemas_with_history()}
+    assert older == {(s.domain, s.name) for s in newest_schemas()}
 
 
 def test_each_word_is_a_trait_and_has_its_sentence() -> None:

@@ -63,9 +63,9 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
 
 
 @cache
-def all_schemas() -> list[onnx.defs.OpSchema]:
-    """Every schema of onnx's, of every opset: asking for them takes longer than to read a small model."""
-    return list(onnx.defs.get_all_schemas_with_history())
+def newest_schemas() -> list[onnx.defs.OpSchema]:
+    """The newest schema of each of onnx's operators: asking for older ones takes longer than to read a small model."""
+    return list(onnx.defs.get_all_schemas())
 
 
 @cache
@@ -75,7 +75,7 @@ def operators(domain: str) -> frozenset[str]:
     if domain not in COMPLETE_DOMAINS:
         return frozenset()
     added = contrib.IN_ONNX if not domain else ()
-    return frozenset(s.name for s in all_schemas() if s.domain == domain) | frozenset(added)
+    return frozenset(s.name for s in newest_schemas() if s.domain == domain) | frozenset(added)
 
 
 @cache

@@ -45,7 +45,7 @@ from surgeon.ir.lattice import HALVES, Shapes
 from surgeon.ir.model import Model
 from surgeon.ir.protos import IR_WITH_DEFAULTS, all_nodes, copied, refill
 from surgeon.ir.run import Runner, Unrunnable
-from surgeon.ir.schemas import DOMAIN, all_schemas
+from surgeon.ir.schemas import DOMAIN, newest_schemas
 from surgeon.ir.weight_file import WeightFile, has_large_weights
 from surgeon.pipeline.run import TRAINED
 from surgeon.precision.border import Atom, Border
@@ -601,7 +601,7 @@ def _check_words(words: Collection[str], model: Model) -> None:
     if not words:
         return
     nodes = [n for s in model.scopes for n in s.live()]
-    names = {p.name for p in passes(())} | {n.op for n in nodes} | {s.name for s in all_schemas()}
+    names = {p.name for p in passes(())} | {n.op for n in nodes} | {s.name for s in newest_schemas()}
     for word in words:
         if word in names or any(c in word for c in "*?["):
             continue
