@@ -186,9 +186,12 @@ class RoundingJudge(Judge):
         """Whether ONNX gives the original no result: ONNX Runtime's Concat takes a size of 0 beside one of 2, and
         leaves rows unwritten; its Pad reflects what is empty, and an axis by its own size."""
         try:
-            return _reflects_too_far(self.pair.before, feeds)
+            if _reflects_too_far(self.pair.before, feeds):
+                return True
+            Reference(self.pair.before, self.pair.folder).run(feeds)
         except Unrunnable as error:
             return any(words in str(error) for words in NO_MEANING)
+        return False
 
     def difference(self, trial: JudgedRun, index: int) -> Difference:
         """As of `Judge`, none where rounding explains it."""
@@ -251,7 +254,7 @@ def _modes(node: NodeProto) -> list[str]:
 def _only_rounds(before: ModelProto, after: ModelProto) -> bool:
     """Whether two models that differ do so by what rounding explains."""
     pair = whole_pair(before, with_functions(after))
-    verdicts = (RoundingJudge(pair, own_rounding=True).verdict(c, ()) for c in choices(pair.inputs, pair.before))
+    verdicts = (RoundingJudge(pair, own_rounding=True).verdict(c, ()) for c in choices(pair.inputs, pair.before, images=True))
     return next((v.ok is True for v in verdicts if not v.unsized), False)
 
 

@@ -302,15 +302,15 @@ def breakpoint_sizes(
 
     def feeds_at(sizes: tuple[int, ...]) -> Feeds | None:
         found = sized(sizes)
-        small = found is not None and sum(math.prod(dims) for _, _, dims in found) <= LARGEST_SEARCHED
-        return {n: np.zeros(s, _dtype(e)) for n, e, s in found} if found is not None and small else None
+        if found is None or sum(math.prod(d for d in dims if d) for *_, dims in found) > LARGEST_SEARCHED:
+            return None  # numpy refuses the other sizes beside a size of 0, too
+        return {n: np.zeros(s, _dtype(e)) for n, e, s in found}
 
     for sizes in sizes_at_breakpoints(side, len(symbols.free), feeds_at):
-        found = None if sizes in seen else sized(sizes)
-        seen.add(sizes)
-        if samples and max(sizes, default=0) > LARGEST_SAMPLED:
+        if sizes in seen or (samples and max(sizes, default=0) > LARGEST_SAMPLED):
             continue
-        if found is not None and (window.runs_on_nothing or not _is_empty(found)) and quick.allows(sizes):
+        seen.add(sizes)
+        if (found := sized(sizes)) and (window.runs_on_nothing or not _is_empty(found)) and quick.allows(sizes):
             yield found
 
 
