@@ -254,7 +254,8 @@ def _modes(node: NodeProto) -> list[str]:
 def _only_rounds(before: ModelProto, after: ModelProto) -> bool:
     """Whether two models that differ do so by what rounding explains."""
     pair = whole_pair(before, with_functions(after))
-    verdicts = (RoundingJudge(pair, own_rounding=True).verdict(c, ()) for c in choices(pair.inputs, pair.before, images=True))
+    sizes = choices(pair.inputs, pair.before, images=True)
+    verdicts = (RoundingJudge(pair, own_rounding=True).verdict(c, ()) for c in sizes)
     return next((v.ok is True for v in verdicts if not v.unsized), False)
 
 
