@@ -8,7 +8,7 @@ Rewrites  DequantizeLinear(Transpose(weights))    ->  DequantizeLinear(transpose
           Cast<float>(weights)                    ->  DequantizeLinear(weights, scale 1)
           any other reader of weights             ->  the same, of Cast<int8>(DequantizeLinear(weights, scale 1))
           Pad(x, by a number of int8)              ->  Cast<int8>(Pad(Cast<float>(x), by the number))
-          For TensorRT 8.4, whose parser's process dies of int8 weights:
+          For TensorRT 8.4, whose parser crashes on int8 weights:
           DequantizeLinear(weights, scale, zeros)  ->  DequantizeLinear(QuantizeLinear(weights * scale))
 Exact     Bit for bit.
 Kept      For 8.4 zero points other than 0, weights that quantizing would not give back, and what others read.

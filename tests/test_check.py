@@ -83,7 +83,7 @@ def test_what_a_kernel_makes_of_a_counted_size_is_unknown(target: str, nodes: li
 
 def test_a_node_whose_input_has_no_rank_is_not_known() -> None:
     found = dict(unknown(UNRANKED))
-    assert found["pool"].startswith("how many dimensions its input 'r' has is not known")
+    assert found["pool"].startswith("the rank of its input 'r' is unknown")
     assert unknown(UNRANKED.replace("int64[M] size", "int64[3] size")) == []
     assert unknown(TAKEN) == []
 

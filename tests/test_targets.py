@@ -544,7 +544,7 @@ def test_stock_plugins_by_release() -> None:
     assert [t.name for t in RELEASES if refusal(t, leaky) is None] == [
         t.name for t in RELEASES if (7, 2) <= t.version <= (10, 16)
     ]
-    assert refusal(Target.parse("11.0"), leaky) == "the plugin LReLU_TRT is there from 7.2 to 10.16 alone"
+    assert refusal(Target.parse("11.0"), leaky) == "the plugin LReLU_TRT exists from 7.2 to 10.16 only"
     scatter = last("(float[2] x) => (float[2] y) { y = surgeon.ScatterElements (x) }", extra=', "surgeon" : 1')
     assert "from 10.0 to 11.4" in (refusal(Target.parse("9.3"), scatter) or "")
     assert plugins.why_no_plugin("ScatterElements", (10, 0), rtx=False) is None
@@ -673,7 +673,7 @@ def test_a_sparse_initializer_is_not_read() -> None:
     assert unsupported(ON_RTX, other.graph.live()[0], Kind.TYPE) is None
 
 
-LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
+LONELY = "float8e4m3fn weights are read by DequantizeLinear only"
 
 
 @pytest.mark.parametrize(
@@ -684,12 +684,12 @@ LONELY = "float8e4m3fn weights are read by DequantizeLinear alone"
         (
             "(int8[2] x) => (int8[2] y) <int8[2] w = {1, 2}> { y = Add (x, w) }",
             True,
-            "int8 weights are read by DequantizeLinear alone",
+            "int8 weights are read by DequantizeLinear only",
         ),
         (
             "(int8[2] x) => (int8[2] y) { w = Constant <value = int8[2] {1, 2}> () y = Add (x, w) }",
             True,
-            "int8 weights are read by DequantizeLinear alone",
+            "int8 weights are read by DequantizeLinear only",
         ),
         ("() => (float[2] y) <int8[2] w = {1, 2}, float s = {1}> { y = DequantizeLinear (w, s) }", True, None),
         ("(int8[2] x) => (int8[2] y) { y = Add (x, x) }", False, None),

@@ -117,7 +117,7 @@ def _why_small(node: Node, read: set[int], made: dict[int, Value], version: Vers
     if _refuses_int8_weights(version, rtx) and node.key not in SMALL_WEIGHTS_READERS:
         for dtype in read & ({TensorProto.INT8, *PACKED} if rtx else {TensorProto.INT8}):
             if _reads_weights(node, dtype):
-                return f"{dtype_name(dtype)} weights are read by DequantizeLinear alone"
+                return f"{dtype_name(dtype)} weights are read by DequantizeLinear only"
     compared = rtx and node.key in COMPARISONS and all(is_weights(value) for value in node.inputs)
     if TensorProto.UINT8 in read and not (compared or node.key in UINT8_READERS or _hands_on(node)):
         return "uint8 is refused"

@@ -74,13 +74,11 @@ def _why_not_one(node: Node, target: Target) -> str | None:
 def _why_unknown(node: Node, target: Target) -> str | None:
     is_plugin = not target.imports(node.key) and plugins.names_plugin(node)
     if is_plugin and node.proto.domain != plugins.OWN_DOMAIN and node.op not in plugins.STOCK and target.plugins:
-        return "a plugin: whether it is there, and what it takes, its library says"
+        return "a plugin: its library decides whether it exists, and what it supports"
     if not target.imports(node.op) or target.takes_every(node.key):
         return None
     for position, value in enumerate(node.inputs):
         is_unknown = value is not None and value.name and shape_of(node, position) is None
         if value is not None and is_unknown and target.why_unsupported(node, rewriting=True) is None:
-            return (
-                f"how many dimensions its input '{value.name}' has is not known, and what depends on it is not checked"
-            )
+            return f"the rank of its input '{value.name}' is unknown, and conditions that depend on it are not checked"
     return None

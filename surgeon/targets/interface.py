@@ -74,7 +74,7 @@ def refused(model: Model) -> Iterator[str]:
 def _refused_input(model: Model, info: ValueInfoProto) -> Iterator[str]:
     given = info.type.tensor_type
     if not given.HasField("shape"):
-        yield f"the input '{info.name}' has no shape, and is taken for one without dimensions"
+        yield f"the input '{info.name}' has no shape, and is read as one without dimensions"
     elif len(given.shape.dim) > MOST_DIMENSIONS:
         yield f"the input '{info.name}' has {len(given.shape.dim)} dimensions; {MOST_DIMENSIONS} are the most"
     if given.elem_type not in (TensorProto.UNDEFINED, *READABLE) and not _is_read(model, info.name):

@@ -35,7 +35,7 @@ def why_misread(node: Node, *, imported: bool) -> str | None:
     if imported or node.op in TAKEN_NAMES:
         return f"this parser ignores domains and would read it as ONNX's own {node.op}"
     if sum(called.proto.name == node.op for called in model.functions.values()) > 1:
-        return "this parser ties functions by their name alone, and several have this one"
+        return "this parser finds functions by their name only, and several have this name"
     formal, given = list(function.proto.input), list(node.proto.input)
     if len(formal) != len(given) or not all(given):
         return "an input of the function is left out"

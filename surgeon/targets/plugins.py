@@ -38,7 +38,7 @@ def why_no_plugin(op: str, version: Version, *, rtx: bool) -> str | None:
     where = STOCK.get(op, EVERY_RELEASE)
     if where.covers(version):
         return None
-    return f"the plugin {op} is there from {dotted(where.releases[0])} to {dotted(where.releases[-1])} alone"
+    return f"the plugin {op} exists from {dotted(where.releases[0])} to {dotted(where.releases[-1])} only"
 
 
 def stock_version(op: str, version: Version) -> str:

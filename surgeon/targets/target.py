@@ -33,7 +33,7 @@ from surgeon.targets.unsupported import Kind, Unsupported
 DEFAULT = "10.9"
 LAST_DLA = 10  # the last major version with DLA
 NAMES = "A target is a version such as 8.4 or 10.9, 'rtx', '8.6+dla', 'installed', or a name of `surgeon targets`."
-MISREAD_FUNCTION = "this parser ties functions and what is in them by name alone, and may mix them up with others"
+MISREAD_FUNCTION = "this parser finds functions and their tensors by name only, and may confuse them with others"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "PRelu.1.maker": [
         Example(
-            "PRelu", "8.4", "the parser's process dies of a slope that comes from a DequantizeLinear", 13,
+            "PRelu", "8.4", "the parser crashes on a slope that comes from a DequantizeLinear", 13,
             *both(
                 "(float[1,2,3] x, float[2,1] c) => (float[1,2,3] y) <int8[2,1] q = {1, 2}, float[2,1] w = {1, 2}, float s = {0.5}, int8 z = {0}> { a = DequantizeLinear (q, s, z) y = PRelu (x, a) }",
                 "a = DequantizeLinear (q, s, z)", "a = Abs (c)", "a = Identity (w)",
@@ -33,14 +33,14 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "clip_tensors": [
         Example(
-            "Clip", "8.0 to 8.6", "bounds that are computed are taken in fp32 and int32, not in double", 12, CLIP.replace("(x, low)", f"({call})"),
+            "Clip", "8.0 to 8.6", "computed bounds are supported in fp32 and int32, not in double", 12, CLIP.replace("(x, low)", f"({call})"),
             (CLIP.replace("low)", "zero)"), *(CLIP.replace("double", dtype).replace("(x, low)", f"({call})") for dtype in ("float", "int32", "int64")),
              CLIP.replace("{ y = Clip (x, low)", f"{{ t = com.custom.Foo (x) y = Clip ({call.replace('x', 't')})")),
             beside=(BAD_INPUT.format(position),),
         )
         for call, position in (("x, low", 1), ("x, , low", 2))
     ] + [
-        Example("Clip", "8.0 to 8.6", "without a lower bound it is taken in fp32 and int32, not in int8", 12, *both("(int8[2] x) => (int8[2] y) <int8 b = {1}> { y = Clip (x, , b) }", "(x, , b)", "(x, b, b)", "(x)")),
+        Example("Clip", "8.0 to 8.6", "without a lower bound it is supported in fp32 and int32, not in int8", 12, *both("(int8[2] x) => (int8[2] y) <int8 b = {1}> { y = Clip (x, , b) }", "(x, , b)", "(x, b, b)", "(x)")),
     ],
     "clip_crossed": [
         Example(

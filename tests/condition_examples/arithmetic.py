@@ -5,8 +5,8 @@ from __future__ import annotations
 from condition_examples.example import Example, both
 
 EINSUM = '(float[2,2] x) => (float[a,b] y) { y = Einsum <equation = "ij,jk->ik"> (x, x) }'
-BOOLEANS = "constants of booleans alone are refused, where the result is an output"
-DIVIDED = "an integer constant is divided by 0, and the parser's process dies of it"
+BOOLEANS = "an output that is computed from boolean constants only is refused"
+DIVIDED = "an integer constant is divided by 0, and the parser crashes"
 
 EXAMPLES: dict[str, list[Example]] = {
     "Einsum.equation": [
@@ -17,7 +17,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Einsum", "9.0 to 10.11", "a diagonal is refused", 12, *both(EINSUM.replace("ij,jk->ik", "...ii,jk->..."), "...ii,jk", "...ij,jk"), beside=("an ellipsis is refused",)),
     ],
     "Mod.fmod.dtype": [
-        Example("Mod", "8.5 to 11.4, rtx", "fmod 0 takes integers alone", 13, "(float[2] x) => (float[2] y) { y = Mod (x, x) }", (
+        Example("Mod", "8.5 to 11.4, rtx", "fmod 0 supports integers only", 13, "(float[2] x) => (float[2] y) { y = Mod (x, x) }", (
             "(int32[2] x) => (int32[2] y) { y = Mod (x, x) }", "(int64[2] x) => (int64[2] y) { y = Mod (x, x) }", "(float[2] x) => (float[2] y) { y = Mod <fmod = 1> (x, x) }", "(float[2] x) => (float[2] y) { t = com.custom.Foo (x) y = Mod (t, t) }",
         )),
         Example("Mod", "rtx", "int8 is refused", 13, *both("(int8[2] x, int8[2] z) => (int8[2] y) { y = Mod <fmod = 1> (x, z) }", "int8", "float")),

@@ -103,7 +103,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Dropout", "rtx", "an output is left out", 13, *both('(float[2] x) => (bool[2] y) { "", y = Dropout (x) }', '"", y =', "z, y =")),
     ],
     "left_out_part": [
-        Example("Split", "rtx", "an output is left out, and the parser's process dies of it", 11, *both('(float[4] x) => (float[2] y) { "", y = Split (x) }', '"", y =', "z, y =")),
+        Example("Split", "rtx", "an output is left out, and the parser crashes", 11, *both('(float[4] x) => (float[2] y) { "", y = Split (x) }', '"", y =', "z, y =")),
     ],
     "If.size": [
         Example("If", "rtx", "whether its condition is one number is not known", 11, *both(BRANCHED.replace("If (c)", "If (many)"), "bool[K] many", "bool[1] many", "bool many")),

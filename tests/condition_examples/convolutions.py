@@ -29,7 +29,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "[1,1,N,5]", "[1,1,5,5]")),
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape needs static sizes", 11, *both(DECONVOLUTION.replace("[1,1,5,5]", "[1,1,N,5]"), "output_shape = [11, 11]", "kernel_shape = [3, 3]")),
         Example(
-            "ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape is read wrongly where there is one spatial dimension, which is taken for two", 11,
+            "ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape is read wrongly where there is one spatial dimension, which is read as two", 11,
             *both("(float[1,1,5] x) => (float[1,1,n] y) <float[1,1,3] w = {1, 1, 1}> { y = ConvTranspose <strides = [2], output_shape = [11]> (x, w) }", "output_shape = [11]", "pads = [0, 0]"),
         ),
         Example("ConvTranspose", "7.2.2 to 11.4, rtx", "output_shape asks for a negative padding", 11, *both(DECONVOLUTION.replace("[11, 11]", "[13, 11]"), "[13, 11]", "[12, 11]")),

@@ -48,7 +48,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ), "8193", "8192", "N"),
         Example("Relu", ALL, SIZES, 6, *both("(float[4097,3,8,8] x) => (float[4097,3,8,8] y) { y = OP (x) }", "4097", "4096")),
     ],
-    dla.moved_ranks.name: each("DLA runs {op} on four dimensions alone", (
+    dla.moved_ranks.name: each("DLA runs {op} on four dimensions only", (
         ("Concat", 4, "(float[1,3,8] x) => (float[] y) { y = Concat <axis = 1> (x, x) }"),
         ("Slice", 1, "(float[1,3,8] x) => (float[] y) { y = Slice <starts = [0], ends = [2], axes = [1]> (x) }"),
         ("Softmax", 13, "(float[1,3,8] x) => (float[] y) { y = Softmax <axis = 1> (x) }"),
@@ -56,8 +56,8 @@ EXAMPLES: dict[str, list[Example]] = {
         ("Transpose", 1, "(float[1,3,8] x) => (float[] y) { y = Transpose (x) }"),
     ), "[1,3,8]", "[1,3,8,8]", "[]"),
     dla.concat_axis.name: [
-        Example("Concat", ALL, "DLA concatenates along the channels (axis 1) alone", 4, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = 3> (x, x) }}", "axis = 3", "axis = 1")),
-        Example("Concat", ALL, "DLA concatenates along the channels (axis 1) alone", 11, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = -1> (x, x) }}", "axis = -1", "axis = -3")),
+        Example("Concat", ALL, "DLA concatenates along the channels (axis 1) only", 4, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = 3> (x, x) }}", "axis = 3", "axis = 1")),
+        Example("Concat", ALL, "DLA concatenates along the channels (axis 1) only", 11, *both(f"{X}(float[a,b,c,d] y) {{ y = Concat <axis = -1> (x, x) }}", "axis = -1", "axis = -3")),
     ],
     dla.conv_limits.name: [
         Example("Conv", ALL, OF_CONV, 1, *both(CONV.replace("ATTR", bad), bad, good))
@@ -80,7 +80,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Split", ALL, "DLA does not split along the batch", 2, *both("(float[2,3,8,8] x) => (float[] y) { y = Split <axis = -4, split = [2]> (x) }", "axis = -4, split = [2]", "axis = -3, split = [3]")),
     ],
     dla.slice_steps.name: [
-        Example("Slice", ALL, "DLA slices with a step of 1 alone", 10, SLICE.replace("t = {1}", "t = {2}"), (SLICE,)),
+        Example("Slice", ALL, "DLA slices with a step of 1 only", 10, SLICE.replace("t = {1}", "t = {2}"), (SLICE,)),
     ],
     dla.slice_batch.name: [
         Example("Slice", ALL, "DLA does not slice along the batch", 10, SLICE.replace("a = {1}", "a = {0}"), (SLICE,)),

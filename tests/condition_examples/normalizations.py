@@ -30,21 +30,21 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("Dropout", "8.0 to 11.4, rtx", "training mode is refused", 12, *both("(float[2] x) => (float[2] y) <float r = {0.5}, bool t = {1}> { y = Dropout (x, r, t) }", "(x, r, t)", "(x, r)")),
     ],
     "instance_of_one": [
-        Example("InstanceNormalization", "rtx", "one number a channel is refused", 6, *both("(float[1,2,1,1] x) => (float[a,b,c,d] y) <float[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", "[1,2,1,1]", "[1,2,1,2]", "[1,2,1,N]")),
-        Example("InstanceNormalization", "rtx", "one number a channel is refused", 6, "(float[1,2,1,1] x) => (float[] y) <float[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", ("(float[2,1,1,1] x) => (float[] y) <float[1] s = {1}> { y = InstanceNormalization (x, s, s) }",)),
+        Example("InstanceNormalization", "rtx", "one number for each channel is refused", 6, *both("(float[1,2,1,1] x) => (float[a,b,c,d] y) <float[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", "[1,2,1,1]", "[1,2,1,2]", "[1,2,1,N]")),
+        Example("InstanceNormalization", "rtx", "one number for each channel is refused", 6, "(float[1,2,1,1] x) => (float[] y) <float[2] s = {1, 1}> { y = InstanceNormalization (x, s, s) }", ("(float[2,1,1,1] x) => (float[] y) <float[1] s = {1}> { y = InstanceNormalization (x, s, s) }",)),
     ],
     "Dropout.weights.outputs": [
         Example("Dropout", "8.4, rtx", "weights are refused together with a mask", 13, *both("(float[2] x) => (float[2] y, bool[2] m) <float[2] w = {1, 2}> { z = Neg (x) y, m = Dropout (w) }", "(w)", "(z)")),
     ],
     "no_normalized_axis": [
-        Example("Hardmax", "rtx", "axis 4 is none of the 2 dimensions", 13, *both("(float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 4> (x) }", "= 4>", "= 1>")),
-        Example("ScatterElements", "rtx", "axis -3 is none of the 2 dimensions", 13, *both("(float[4,2] x, int64[3,2] i, float[3,2] u) => (float[4,2] y) { y = ScatterElements <axis = -3> (x, i, u) }", "= -3>", "= -2>")),
-        Example("LayerNormalization", "rtx", "axis 2 is none of the 2 dimensions", 17, *both("(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y = LayerNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
-        Example("RMSNormalization", "rtx", "axis 2 is none of the 2 dimensions", 23, *both("(float[2,3] x) => (float[2,3] y) <float[1] s = {1}> { y = RMSNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
+        Example("Hardmax", "rtx", "axis 4 is not one of the 2 dimensions", 13, *both("(float[2,3] x) => (float[2,3] y) { y = Hardmax <axis = 4> (x) }", "= 4>", "= 1>")),
+        Example("ScatterElements", "rtx", "axis -3 is not one of the 2 dimensions", 13, *both("(float[4,2] x, int64[3,2] i, float[3,2] u) => (float[4,2] y) { y = ScatterElements <axis = -3> (x, i, u) }", "= -3>", "= -2>")),
+        Example("LayerNormalization", "rtx", "axis 2 is not one of the 2 dimensions", 17, *both("(float[2,3] x) => (float[2,3] y) <float[3] s = {1, 1, 1}> { y = LayerNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
+        Example("RMSNormalization", "rtx", "axis 2 is not one of the 2 dimensions", 23, *both("(float[2,3] x) => (float[2,3] y) <float[1] s = {1}> { y = RMSNormalization <axis = 2> (x, s) }", "= 2>", "= 1>", "= -1>")),
     ],
     "other_channels": [
         Example("InstanceNormalization", "rtx", why, 6, *both(CHANNELS.replace("(x, s, s)", call), call, "(x, s, s)"))
-        for call, why in (("(x, s, one)", "the bias has 1 numbers for 2 channels"), ("(x, row, s)", "a scale of 2 dimensions is refused; one is taken"))
+        for call, why in (("(x, s, one)", "the bias has 1 numbers for 2 channels"), ("(x, row, s)", "a scale of 2 dimensions is refused; one is supported"))
     ],
     "Dropout.weights.empty": [
         Example("Dropout", "rtx", "weights without elements are refused", 13, *both("(float[2,0] x) => (float[] y) <float[2,0] w = {}> { y = Dropout (w) }", "(w)", "(x)")),

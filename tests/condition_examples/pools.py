@@ -27,7 +27,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("LpPool", "rtx", "with ceil_mode 1 a last window that is partly beyond the padding is divided by its part", 18, *both("(float[1,1,4,1] x) => (float[1,1,n,1] y) { y = LpPool <kernel_shape = [3, 1], strides = [2, 1], pads = [0, 0, 0, 0], ceil_mode = 1> (x) }", "[0, 0, 0, 0]", "[0, 0, 1, 0]")),
     ],
     "GlobalLpPool.p": [
-        Example("GlobalLpPool", "7.1 to 11.4, rtx", f"p = {p} is taken of x, not of its absolute value", 2, *both(f"(float[1,2,3] x) => (float[1,2,1] y) {{ y = GlobalLpPool <p = {p}> (x) }}", f"<p = {p}> ", "<p = 2> ", "<p = 4> ", ""))
+        Example("GlobalLpPool", "7.1 to 11.4, rtx", f"the power {p} is computed of x, not of its absolute value", 2, *both(f"(float[1,2,3] x) => (float[1,2,1] y) {{ y = GlobalLpPool <p = {p}> (x) }}", f"<p = {p}> ", "<p = 2> ", "<p = 4> ", ""))
         for p in (1, 3)
     ],
     "average_pads": [

@@ -30,8 +30,8 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("DequantizeLinear", "rtx", "uint8 that no QuantizeLinear makes is refused", 13, *both(DEQUANTIZE.replace("int8", "uint8").replace("{ y = DequantizeLinear (x", "{ t = Identity (x) y = DequantizeLinear (t"), "uint8", "int8")),
     ],
     "QuantizeLinear.axis.1.rank.size": [
-        Example("QuantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(float[2,2] x) => (int8[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}, float[1] t = {1}, int8[1] e = {0}> { y = QuantizeLinear (x, s, z) }", "QuantizeLinear (x, s, z)", "QuantizeLinear <axis = 1> (x, s, z)", "QuantizeLinear <axis = 0> (x, s, z)", "QuantizeLinear (x, t, e)")),
-        Example("DequantizeLinear", "8.0 to 10.1", "axis is left out, and this parser takes 0 for it", 13, *both("(int8[2,2] x) => (float[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "DequantizeLinear", "DequantizeLinear <axis = 1>")),
+        Example("QuantizeLinear", "8.0 to 10.1", "axis is left out, and this parser uses 0", 13, *both("(float[2,2] x) => (int8[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}, float[1] t = {1}, int8[1] e = {0}> { y = QuantizeLinear (x, s, z) }", "QuantizeLinear (x, s, z)", "QuantizeLinear <axis = 1> (x, s, z)", "QuantizeLinear <axis = 0> (x, s, z)", "QuantizeLinear (x, t, e)")),
+        Example("DequantizeLinear", "8.0 to 10.1", "axis is left out, and this parser uses 0", 13, *both("(int8[2,2] x) => (float[2,2] y) <float[2] s = {1, 2}, int8[2] z = {0, 0}> { y = DequantizeLinear (x, s, z) }", "DequantizeLinear", "DequantizeLinear <axis = 1>")),
     ],
     "DequantizeLinear.0.dtype.rank.value": [
         Example("DequantizeLinear", "rtx", "a constant without a dimension is refused", 13, *both("() => (float y) <int8 q = {3}, int8[1] v = {3}, float s = {1}, int8 z = {0}> { y = DequantizeLinear (q, s, z) }", "(q, s", "(v, s")),

@@ -60,7 +60,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example("ConstantOfShape", "rtx", "its shape is the input 'x', which has no elements", 13, *both("(int64[0] x) => (float y) <int64[0] s = {}> { y = ConstantOfShape (x) }", "(x) }", "(s) }")),
     ],
     "far_axis": [
-        Example("ArgMax ArgMin", "7.0 to 8.6", "axis 0 is none of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (int64[] y) { y = OP <axis = 0> (x) }", "axis = 0", "axis = 1", "axis = -1")),
-        Example("TopK", "7.0 to 8.6", "axis -5 is none of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (float[] y, int64[] i) <int64[1] k = {1}> { y, i = TopK <axis = -5> (x, k) }", "axis = -5", "axis = -4")),
+        Example("ArgMax ArgMin", "7.0 to 8.6", "axis 0 is not one of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (int64[] y) { y = OP <axis = 0> (x) }", "axis = 0", "axis = 1", "axis = -1")),
+        Example("TopK", "7.0 to 8.6", "axis -5 is not one of the last 4 dimensions", 11, *both("(float[2,1,3,2,4] x) => (float[] y, int64[] i) <int64[1] k = {1}> { y, i = TopK <axis = -5> (x, k) }", "axis = -5", "axis = -4")),
     ],
 }  # fmt: skip

@@ -17,7 +17,7 @@ EXAMPLES: dict[str, list[Example]] = {
     ],
     "TopK.1.value": [
         Example(
-            "TopK", "6.0 to 11.4, rtx", "K = 3841 is refused; 0 to 3840 are taken", 11,
+            "TopK", "6.0 to 11.4, rtx", "K = 3841 is refused; 0 to 3840 are supported", 11,
             *both("(float[1,4000] x) => (float[1,a] y, int64[1,a] i) <int64[1] k = {3841}> { y, i = TopK (x, k) }", "3841", "3840"),
         )
     ],

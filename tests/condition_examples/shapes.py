@@ -15,7 +15,7 @@ SHAPED = {  # by operator: inputs after x, a computed integer tensor `r` in one 
     "Tile": ("y = Tile (x, r)",),
 }
 DEEP = "(float[2,3] x, int64[2,1] d) => (float[a,b] y) <int64[1] all = {-1}, int64[2] e = {1, 1}, int64[2] a = {0, 1}>"
-CONE = "its input {} is computed through 'f' of 2 dimensions; one at most is taken"
+CONE = "its input {} is computed through 'f' of 2 dimensions; one at most is supported"
 
 
 def deep(op: str, call: str) -> Example:

@@ -21,11 +21,11 @@ LOGICAL = LEGACY.replace("float[", "bool[")
 
 EXAMPLES: dict[str, list[Example]] = {
     "BatchNormalization.spatial.where": [
-        Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "spatial = 0", "spatial = 1"), beside=("its input 1 must be an initializer",)),
-        Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale a channel", 7, *both(PER_ACTIVATION, "(x, s", "(z, s"), beside=("its input 1 must be an initializer",)),
+        Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale for each channel", 7, *both(PER_ACTIVATION, "spatial = 0", "spatial = 1"), beside=("its input 1 must be an initializer",)),
+        Example("BatchNormalization", "7.0 to 11.4, rtx", "spatial 0 is not read: there would be one scale for each channel", 7, *both(PER_ACTIVATION, "(x, s", "(z, s"), beside=("its input 1 must be an initializer",)),
     ],
     "Scan.opset": [
-        Example("Scan", "7.0 to 11.4, rtx", "opset 8 scans each example of a batch, and this parser hands the whole batch to the body", 8, SCAN, (SCAN_9,), (9,)),
+        Example("Scan", "7.0 to 11.4, rtx", "opset 8 scans each example of a batch, and this parser passes the whole batch to the body", 8, SCAN, (SCAN_9,), (9,)),
     ],
     "Constant.sparse_value": [
         Example("Constant", "8.0 to 11.4, rtx", f"{kind} is refused", 12, f"() => (string[2] y) {{ y = Constant <{kind} = {value}> () }}", ("() => (float[1] y) { y = Constant <value = float[1] {1.0}> () }",), beside=("no attribute of a Constant but 'value' is read",))

@@ -32,8 +32,8 @@ ROWS = (
     refuses("Clip", between((8, 0), (8, 4)), dtype="float16", given=(1, 2), reason="fp16 bounds are read as fp32",
             section="1b", source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)"),
     refuses("PRelu", between((8, 4), (8, 4)), input=1, maker="DequantizeLinear",
-            reason="the parser's process dies of a slope that comes from a DequantizeLinear",
-            source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
+            reason="the parser crashes on a slope that comes from a DequantizeLinear",
+            source="measured with TensorRT 8.4.1.5: it crashes while it parses"),
     refuses("PRelu", since(7, 0), rank=KNOWN, where=lambda node: (rank_of(node, 1) or 0) > (rank_of(node) or 0),
             reason="the slope has more dimensions than the input", section="2",
             source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input"),
@@ -62,10 +62,10 @@ def clip_tensors(node: Node) -> str | None:
     if dtype_of(node) in CLIPPED_BY_TENSORS:
         return None
     if low is None and high is not None and is_weights(high) and dtype_of(node) != TensorProto.DOUBLE:
-        return f"without a lower bound it is taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
+        return f"without a lower bound it is supported in fp32 and int32, not in {dtype_name(dtype_of(node))}"
     if is_weights(low) and is_weights(high):
         return None
-    return f"bounds that are computed are taken in fp32 and int32, not in {dtype_name(dtype_of(node))}"
+    return f"computed bounds are supported in fp32 and int32, not in {dtype_name(dtype_of(node))}"
 
 
 @condition("Clip", RTX,

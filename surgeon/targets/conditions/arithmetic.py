@@ -27,13 +27,13 @@ def booleans_alone(node: Node) -> str | None:
         return None
     rank = len(node.graph.model.shape(made) or ())
     constants = all(is_weights(value) for value in node.inputs)
-    return "constants of booleans alone are refused, where the result is an output" if constants and rank > 1 else None
+    return "an output that is computed from boolean constants only is refused" if constants and rank > 1 else None
 
 
 # fmt: off
 ROWS = (
     refuses("Mod", since(8, 5, rtx=True), attr={"fmod": 0}, dtype=other_than("int32", "int64"),
-            reason="fmod 0 takes integers alone", section="6",
+            reason="fmod 0 supports integers only", section="6",
             source="onnx-tensorrt@fd119fe; measured with TensorRT-RTX: fmod 0 is for integers, fmod 1 for floats"),
     refuses("STFT", RTX, attr={"onesided": other_than(0, 1)},
             source="measured with TensorRT-RTX 1.7.1: STFT 'onesided' must be 0 or 1"),
@@ -50,7 +50,7 @@ ROWS = (
     refuses("STFT", since(10, 5, rtx=True), rank=3, size={2: other_than(1)}, reason="a complex signal is refused",
             section="6", source="measured with TensorRT-RTX 1.7.1: TensorRT only supports STFT on real-valued signals"),
     refuses("Div Mod", RTX, dtype="int32 int64", value={0: KNOWN, 1: some(0)},
-            reason="an integer constant is divided by 0, and the parser's process dies of it",
-            source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses"),
+            reason="an integer constant is divided by 0, and the parser crashes",
+            source="measured with TensorRT-RTX 1.7.1: it crashes while it parses"),
 )
 # fmt: on

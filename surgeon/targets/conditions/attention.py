@@ -89,12 +89,12 @@ def attention_kernel(node: Node) -> str | None:
     return f"there is no kernel for heads of {head}"
 
 
-@condition("Attention", RTX, source="measured with TensorRT-RTX: its process dies of it while it builds")
+@condition("Attention", RTX, source="measured with TensorRT-RTX: it crashes while it builds")
 def attention_to_itself(node: Node) -> str | None:
     queries, keys = (handed_on(node.input_at(position)) for position in (0, 1))
     if queries is None or queries is not keys:
         return None
-    return "queries and keys are one tensor, and the builder's process dies of it"
+    return "queries and keys are one tensor, and the builder crashes"
 
 
 @condition("RotaryEmbedding", RTX,
@@ -128,7 +128,7 @@ def why_not_rotated(shape: Shape | None, positions: Shape | None, cache: Shape |
             return None
         return "of the sizes of data and cache one is static, the other is not"
     if len(positions) != 2:
-        return f"positions of {len(positions)} dimensions are refused; two are taken"
+        return f"positions of {len(positions)} dimensions are refused; two are supported"
     if all(isinstance(one, int) == isinstance(other, int) for one, other in zip(given, positions, strict=True)):
         return None
     return "of the sizes of data and positions one is static, the other is not"

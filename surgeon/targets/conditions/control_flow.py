@@ -272,9 +272,9 @@ def left_out_output(node: Node) -> str | None:
     return "an output is left out"
 
 
-@condition("Split", RTX, source="measured with TensorRT-RTX: its process dies of it while it parses")
+@condition("Split", RTX, source="measured with TensorRT-RTX: it crashes while it parses")
 def left_out_part(node: Node) -> str | None:
-    return None if all(node.proto.output) else "an output is left out, and the parser's process dies of it"
+    return None if all(node.proto.output) else "an output is left out, and the parser crashes"
 
 
 @condition("If", RTX,

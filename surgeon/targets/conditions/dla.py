@@ -37,17 +37,17 @@ reshapes = refuses("Flatten Reshape Squeeze Unsqueeze", DLA, section="10",
                    reason="DLA does not change the shape of a tensor: {op} would run on the GPU",
                    source="logs of TensorRT 8.5 to 10.3: ultralytics/ultralytics#18012, #23488")
 ranks = refuses(WINDOWS, DLA, rank=other_than(4), section="10", source=RESTRICTIONS,
-                reason="DLA runs {op} on four dimensions alone")
+                reason="DLA runs {op} on four dimensions only")
 sizes = refuses("Add Concat Conv MaxPool Mul Relu Sigmoid", DLA, where=_has_large_size, section="10",
                 source=RESTRICTIONS, reason="DLA has batches to 4096 and other sizes to 8192")
 moved_ranks = refuses("Concat Slice Softmax Split Transpose", DLA, rank=other_than(4), section="10",
-                      source=RESTRICTIONS, reason="DLA runs {op} on four dimensions alone")
+                      source=RESTRICTIONS, reason="DLA runs {op} on four dimensions only")
 concat_axis = refuses("Concat", DLA, rank=4, attr={"axis": other_than(1, -3)}, section="10", source=RESTRICTIONS,
-                      reason="DLA concatenates along the channels (axis 1) alone")
+                      reason="DLA concatenates along the channels (axis 1) only")
 divisions = refuses("Div Pow", TO_8_6, section="10", reason="DLA has no {op} before 8.6.12",
                     source="log of 8.6.2: ultralytics/ultralytics#16449; NVIDIA-AI-IOT/jetson_dla_tutorial#3")
 slice_steps = refuses("Slice", DLA, value={4: some(other_than(1))}, section="10", source=RESTRICTIONS,
-                      reason="DLA slices with a step of 1 alone")
+                      reason="DLA slices with a step of 1 only")
 slice_batch = refuses("Slice", DLA, rank=4, value={3: some((0, -4))}, section="10", source=RESTRICTIONS,
                       reason="DLA does not slice along the batch")
 split_batch = refuses("Split", DLA, attr={"axis": (0, -4)}, section="10", source=RESTRICTIONS,

@@ -46,8 +46,8 @@ ROWS = (
             reason="the second input is not read: the attribute is",
             source="onnx-tensorrt@84b5be1: the attribute alone is read"),
     refuses("Slice", RTX, input=(1, 2, 3, 4), rank=0,
-            reason="its input {input} has no dimension, and the parser's process dies of it",
-            source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses"),
+            reason="its input {input} has no dimension, and the parser crashes",
+            source="measured with TensorRT-RTX 1.7.1: it crashes while it parses"),
     *(refuses("ReverseSequence", RTX, attr={name: below(0)}, reason="a negative {name} is refused",
               source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis")
       for name in ("batch_axis", "time_axis")),
@@ -59,8 +59,8 @@ ROWS = (
             source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured "
                    "with TensorRT 8.4.1.5"),
     refuses("Expand ReverseSequence", between((8, 4), (8, 4)), input=1, weights=True, size=0,
-            reason="its second input has no elements, and the parser's process dies of it",
-            source="measured with TensorRT 8.4.1.5: its process dies of weights without elements"),
+            reason="its second input has no elements, and the parser crashes",
+            source="measured with TensorRT 8.4.1.5: it crashes on weights without elements"),
     refuses("ReverseSequence", since(8, 6, rtx=True),
             where=lambda node: bool(node.attr("batch_axis") == node.attr("time_axis")),
             reason="batch_axis and time_axis are the same",
@@ -214,10 +214,10 @@ def tiled_vector(node: Node) -> str | None:
     return given_length.check(node) if rank_of(node) == 1 else None
 
 
-@condition("TopK", RTX, source="measured with TensorRT-RTX 1.7.1: its process dies of it while it parses")
+@condition("TopK", RTX, source="measured with TensorRT-RTX 1.7.1: it crashes while it parses")
 def given_counts(node: Node) -> str | None:
     why = given_length.check(node)
-    return None if why is None else f"{why}, and the parser's process dies of it"
+    return None if why is None else f"{why}, and the parser crashes"
 
 
 @condition("Hardmax", RTX, source="measured with TensorRT-RTX 1.7.1: K of 1 not consistent with axis of length 0")

@@ -38,7 +38,7 @@ ROWS = (
             source="measured with TensorRT-RTX 1.7.1: Could not infer output types"),
     refuses("Dropout", between((8, 4), (8, 4)), outputs=above(1), weights=True,
             reason="weights are refused together with a mask",
-            source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
+            source="measured with TensorRT 8.4.1.5: it crashes while it parses"),
     refuses("Dropout", RTX, outputs=above(1), weights=True, reason="weights are refused together with a mask",
             source="measured with TensorRT-RTX 1.7.1: Invalid Node, of weights and a mask"),
     refuses("Dropout", RTX, weights=True, size=0, reason="weights without elements are refused",
@@ -63,7 +63,7 @@ def instance_of_one(node: Node) -> str | None:
     shape = shape_of(node)
     if shape is None or len(shape) < 2 or shape[1] == 1 or any(size != 1 for size in shape[2:]):
         return None
-    return "one number a channel is refused"
+    return "one number for each channel is refused"
 
 
 @condition("LayerNormalization RMSNormalization Hardmax ScatterElements", RTX,
@@ -73,7 +73,7 @@ def no_normalized_axis(node: Node) -> str | None:
     rank, axis = rank_of(node), node.attr("axis")
     if axis is None:
         return None
-    return f"axis {axis} is none of the {rank} dimensions" if rank and not -rank <= axis < rank else None
+    return f"axis {axis} is not one of the {rank} dimensions" if rank and not -rank <= axis < rank else None
 
 
 @condition("InstanceNormalization", RTX,
@@ -85,7 +85,7 @@ def other_channels(node: Node) -> str | None:
         if given is None:
             continue
         if len(given) != 1:
-            return f"a {name} of {len(given)} dimensions is refused; one is taken"
+            return f"a {name} of {len(given)} dimensions is refused; one is supported"
         channels = shape[1] if shape is not None and len(shape) > 1 else None
         count = given[0]
         if isinstance(channels, int) and isinstance(count, int) and count != channels and (name, count) != ("scale", 1):

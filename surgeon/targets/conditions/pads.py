@@ -24,7 +24,7 @@ wrap_mode = refuses("Pad", between((8, 2), (9, 3)), attr={"mode": "wrap"}, secti
 axes_input = refuses("Pad", up_to(9, 3), given=3, reason="the fourth input, axes, is refused", section="5",
                      source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
 ROWS = (
-    refuses("Pad", up_to(8, 0), value={2: some(other_than(0))}, reason="only padding with 0 is taken", section="5",
+    refuses("Pad", up_to(8, 0), value={2: some(other_than(0))}, reason="only padding with 0 is supported", section="5",
             source="onnx-tensorrt@4225037: only supports constant 0 padding"),
     refuses("Pad", up_to(8, 0), where=lambda node: _pads(node) is None, reason="the pads must be an initializer",
             section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer"),

@@ -35,7 +35,7 @@ def quantized_axis(node: Node) -> str | None:
 
 # fmt: off
 left_out_axis = refuses("QuantizeLinear DequantizeLinear", between((8, 0), (10, 1)), lacks="axis", input=1, rank=1,
-                        size=other_than(1), reason="axis is left out, and this parser takes 0 for it",
+                        size=other_than(1), reason="axis is left out, and this parser uses 0",
                         source="onnx-tensorrt@4225037 to @96e7811: axis of several scales is 0 where it is left out; "
                                "measured with TensorRT 8.4.1.5")
 ROWS = (
@@ -60,8 +60,8 @@ ROWS = (
             source="measured with TensorRT-RTX: UNSUPPORTED initializers of uint4"),
     refuses("DequantizeLinear", up_to(9, 3), dtype="int4", source="NVIDIA change log 10.0: INT4 came with it"),
     refuses("DequantizeLinear", between((8, 4), (8, 4)), dtype="int8", weights=True,
-            reason="the parser's process dies of int8 weights",
-            source="measured with TensorRT 8.4.1.5: its process dies while it parses"),
+            reason="the parser crashes on int8 weights",
+            source="measured with TensorRT 8.4.1.5: it crashes while it parses"),
     refuses("DequantizeLinear", RTX, dtype="uint8", maker=other_than("QuantizeLinear"),
             reason="uint8 that no QuantizeLinear makes is refused",
             source="measured with TensorRT-RTX alone: unsupported input type of UINT8"),

@@ -34,7 +34,7 @@ ROWS = (
             source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 2 dimensions are required for "
                    "input"),
     refuses("LpPool", since(7, 2, 2, rtx=True), rank=3, reason="one spatial dimension is refused",
-            source="measured with TensorRT 8.4.1.5, whose process dies, and TensorRT-RTX 1.7.1: addPoolingNd, "
+            source="measured with TensorRT 8.4.1.5, which crashes, and TensorRT-RTX 1.7.1: addPoolingNd, "
                    "(windowSize).nbDims == 2 or 3"),
     refuses("Expand", EVERYWHERE, input=1, rank=other_than(1),
             source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
@@ -46,7 +46,7 @@ ROWS = (
     refuses("Celu", between((8, 4), (8, 4)), rank=0,
             source="measured with TensorRT 8.4.1.5: number of dimensions should remain"),
     refuses("Conv ConvTranspose", EVERYWHERE, input=1, size=0, reason="weights without elements are refused",
-            source="measured with TensorRT 8.4.1.5, whose process dies of it; TensorRT-RTX assumed to be the same"),
+            source="measured with TensorRT 8.4.1.5, which crashes; TensorRT-RTX assumed to be the same"),
     refuses("Conv ConvTranspose AveragePool MaxPool LpPool", EVERYWHERE, rank=above(5),
             source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
                    "TensorRT-RTX 1.7.1"),
@@ -93,7 +93,7 @@ def far_axis(node: Node) -> str | None:
     rank, axis = rank_of(node), node.attrs.get("axis", -1 if node.op == "TopK" else 0)
     if rank is None or rank <= LAST_DIMENSIONS or axis % rank >= rank - LAST_DIMENSIONS:
         return None
-    return f"axis {axis} is none of the last {LAST_DIMENSIONS} dimensions"
+    return f"axis {axis} is not one of the last {LAST_DIMENSIONS} dimensions"
 
 
 @condition("ConstantOfShape Einsum Expand Gather GatherND Loop OneHot Reshape Scan Unsqueeze", EVERYWHERE,

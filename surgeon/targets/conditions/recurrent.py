@@ -70,7 +70,7 @@ def unread_steps(node: Node) -> str | None:
     steps = _steps(node)
     if not steps or any(o is not None and o.is_read for o in steps):
         return None
-    return "in a branch of an If its last state alone is read"
+    return "in a branch of an If only its last state is read"
 
 
 def _steps(node: Node) -> list[Value | None]:
@@ -122,7 +122,7 @@ def endless_build(node: Node) -> str | None:
         return None
     if data[1] != 1 or hidden not in ENDLESS or not isinstance(data[0], int) or data[0] < LONG:
         return None
-    return f"with one example and a state of {hidden} numbers, the builder's process dies of it"
+    return f"with one example and a state of {hidden} numbers, the builder crashes"
 
 
 ENDLESS, LONG = range(3, 7), 4  # the states, and the least steps, that were measured

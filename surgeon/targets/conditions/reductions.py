@@ -51,7 +51,7 @@ def normalized_axes(node: Node) -> str | None:
 
 # fmt: off
 top_k = refuses("TopK", EVERYWHERE, value={1: some(other_than(*range(3841)))},
-                reason="K = {value} is refused; 0 to 3840 are taken", section="6",
+                reason="K = {value} is refused; 0 to 3840 are supported", section="6",
                 source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 ROWS = (
     refuses(REDUCE + " ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},

@@ -33,7 +33,7 @@ ROWS = (
     refuses("Resize", since(8, 0),
             attr={"coordinate_transformation_mode": "tf_half_pixel_for_nn",
                   "nearest_mode": other_than("round_prefer_floor")},
-            reason="tf_half_pixel_for_nn goes with round_prefer_floor alone, not with {value}",
+            reason="tf_half_pixel_for_nn is supported with round_prefer_floor only, not with {value}",
             source="onnx-tensorrt@3f211d6 to @96e7811: only support round_prefer_floor nearest mode in "
                    "tf_half_pixel_for_nn; 9.1 to 9.3 do not read the other (@1def182); measured with TensorRT 8.4.1.5"),
     refuses("Resize", between((7, 0), (7, 2, 2)), attr={"coordinate_transformation_mode": other_than("asymmetric")},
@@ -41,7 +41,7 @@ ROWS = (
     refuses("Resize", between((7, 0), (7, 2, 2)), attr={"mode": "nearest", "nearest_mode": other_than("floor")},
             source="onnx-tensorrt@84b5be1: asymmetric and floor alone"),
     refuses("RoiAlign", since(8, 5), attr={"sampling_ratio": 0},
-            reason="sampling_ratio 0 (adaptive) is not there: it would take one sample a bin", section="1b",
+            reason="sampling_ratio 0 (adaptive) is not read: it would take one sample for each bin", section="1b",
             source="onnx-tensorrt@1def182: the default of sampling_ratio is 1, ONNX's is 0 (adaptive)"),
     refuses("Resize", RTX, attr={"coordinate_transformation_mode": "tf_half_pixel_for_nn"}, given=3,
             reason="sizes are not read with tf_half_pixel_for_nn: scales are",
@@ -66,4 +66,4 @@ def cubic_dimensions(node: Node) -> str | None:
     scales = constant_of(node, 2 if opset_of(node) >= 11 else 1)
     if node.attr("mode") != "cubic" or scales is None or bool((scales.reshape(-1)[:-2] == 1).all()):
         return None
-    return "cubic interpolation is taken in the last two dimensions alone"
+    return "cubic interpolation is supported in the last two dimensions only"

@@ -49,7 +49,9 @@ def shape_tensor_rank(node: Node) -> str | None:
         deep = deep_tensor(model, node.input_at(position))
         if deep is not None:
             rank = len(model.shape(deep) or ())
-            return f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one at most is taken"
+            return (
+                f"its input {position} is computed through '{deep.name}' of {rank} dimensions; one at most is supported"
+            )
     return None
 
 

@@ -39,7 +39,7 @@ ROWS = (
             source="onnx-tensorrt@eb43908, @96e7811 elementwiseHelper: CHECK_STATUS(broadcastTensor), of operands of "
                    "one rank, too; measured with TensorRT-RTX 1.7.1"),
     refuses("Scan", since(7, 0, rtx=True), opset=below(9),
-            reason="opset 8 scans each example of a batch, and this parser hands the whole batch to the body",
+            reason="opset 8 scans each example of a batch, and this parser passes the whole batch to the body",
             source="onnx-tensorrt@84b5be1 to @96e7811: opset8Offset, the scanned axis is 1 and the batch stays; "
                    "measured with TensorRT-RTX"),
     refuses("Constant", since(8, 0, rtx=True), given=("sparse_value", "value_string", "value_strings"),
@@ -52,7 +52,7 @@ ROWS = (
             source="onnx-tensorrt@4f54a19 to @96e7811: attrs.get<std::vector<int32_t>>(\"pads\"), which opset 1 calls "
                    "paddings"),
     refuses("BatchNormalization", EVERYWHERE, attr={"spatial": 0}, where=lambda node: rank_of(node) != 2,
-            reason="spatial 0 is not read: there would be one scale a channel",
+            reason="spatial 0 is not read: there would be one scale for each channel",
             source="onnx-tensorrt@6.0 to @96e7811: The shape of the scale input must be (C, ); measured with "
                    "TensorRT-RTX"),
 )

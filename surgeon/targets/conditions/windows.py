@@ -95,7 +95,7 @@ POOLS = (
             reason="{name} {value} is read as another one of 0 and 1",
             source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference"),
     refuses("GlobalLpPool", since(7, 1, rtx=True), attr={"p": Limit("odd", (), lambda p: p % 2 == 1)},
-            reason="p = {value} is taken of x, not of its absolute value",
+            reason="the power {value} is computed of x, not of its absolute value",
             source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with "
                    "TensorRT-RTX"),
 )
@@ -182,7 +182,7 @@ def output_shape(node: Node) -> str | None:
     if totals is None:
         return "output_shape needs static sizes"
     if len(totals) == 1:
-        return "output_shape is read wrongly where there is one spatial dimension, which is taken for two"
+        return "output_shape is read wrongly where there is one spatial dimension, which is read as two"
     if any(t < -1 or (t < 0 and more) for t, more in zip(totals, per_axis(node, "output_padding", 0), strict=True)):
         return "output_shape asks for a negative padding"
     if any(t > 0 and t % 2 for t in totals):
