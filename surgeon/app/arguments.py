@@ -114,8 +114,8 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`."""
     top = _Parser(
         prog="surgeon",
-        description="Rewrites ONNX models so that the TensorRT you have parses, builds and runs them correctly, and "
-        "proves it.",
+        description="Rewrites ONNX models so that your TensorRT parses, builds and runs them correctly. It proves each "
+        "rewrite.",
         epilog="surgeon COMMAND --help prints more.",
     )
     top.add_argument("--version", action="version", version=f"surgeon {__version__}")

@@ -89,8 +89,8 @@ class CheckOptions:
     options: Mapping[str, float] | None = option(None, Pairs("=", NUMBER, number_of), "passes",
         "set a number that a pass reads; `surgeon explain PASS` names them", flag="--option", metavar="NAME=X",
         python='numbers that passes read, such as {"repair_prelu": 1}; a pass names its own in OPTIONS')
-    repair_eps: float | None = option(None, Number(float), "passes", "the epsilon of normalizations that lost "
-        "theirs in the export, such as 1e-12", metavar="E")
+    repair_eps: float | None = option(None, Number(float), "passes", "the epsilon for normalizations whose "
+        "epsilon was lost in the export, such as 1e-12", metavar="E")
     progress: Progress | None = None
 
 
@@ -119,8 +119,8 @@ class RewriteOptions(CheckOptions):
         python='type and layout of image inputs, such as {"image": "uint8-nhwc:mean=127.5:scale=0.00784"}; the Cast, '
         "the Transpose and (pixel - mean) * scale become part of the model")
     values: Mapping[str, Any] | None = option(None, Pairs("=", "NAME=VALUE, such as sr=16000 or batch=1"),
-        "sizes and inputs", "freeze an input to a value: it becomes a constant, and is no longer an input; or a "
-        "named dimension to a size (checked)",
+        "sizes and inputs", "freeze an input to a value, so that it becomes a constant, or a named dimension to a "
+        "size (checked)",
         flag="--set", metavar="X=VALUE",
         python='freeze inputs to values, such as {"sr": 16000}: they become constants; named dimensions to sizes')
     dynamic_batch: bool | Mapping[str, int | None] = option(False, Flag(), "sizes and inputs",
@@ -133,21 +133,21 @@ class RewriteOptions(CheckOptions):
         "pad each NonMaxSuppression to N rows; adds an output with the number of valid rows", metavar="N")
     fp16: bool = option(False, Flag(), "precision", "convert to fp16 as well; what fp16 cannot compute stays fp32")
     bf16: bool = option(False, Flag(), "precision", "convert to bf16 as well: fp32's range, fewer digits than fp16")
-    half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where fp16's range does not suffice")
+    half: bool = option(False, Flag(), "precision", "convert to fp16, and to bf16 where the range of fp16 is too small")
     tolerance: float | None = option(None, Number(float), "precision", "the largest allowed error of an "
-        "output: in half precision relative to its largest number, default 0.01; of a quantized model the root mean "
-        "square of the differences relative to that of the output, default 0.15", metavar="E")
+        "output. In half precision: relative to its largest number, default 0.01. Of a quantized model: the root mean "
+        "square of the differences, relative to that of the output, default 0.15", metavar="E")
     keep_fp32: Iterable[str] = option((), Words(), "precision",
         "operators, passes or nodes (with wildcards) that stay fp32", metavar="NAMES")
     io_fp16: bool = option(False, Flag(), "precision", "also convert the model's inputs and outputs")
     tune: bool = option(False, Flag(), "tuning", "try more rewrites, build an engine of TensorRT-RTX for each "
         "(needs no GPU), and keep those that move fewer bytes")
     tune_seconds: float | None = option(None, Number(float), "tuning",
-        "with --tune: the longest time, in seconds; default 300", metavar="S")
+        "with --tune: the time limit in seconds; default 300", metavar="S")
     allow_narrowing: bool = option(False, Flag(), "precision",
         "convert types that the target lacks, such as float64 to fp32; prints the error")
     int8: bool = option(False, Flag(), "int8", "quantize to int8 with ranges from --data; layers that cause a large "
-        "error stay in floating point, which becomes fp16 for TensorRT 11 and TensorRT-RTX")
+        "error stay in floating point (fp16 for TensorRT 11 and TensorRT-RTX)")
     fp8: bool = option(False, Flag(), "int8", "the same in fp8 (e4m3)")
     calibration: str | None = option(None, Text(METHODS), "int8", "with --int8 or --fp8: how ranges are found: max, "
         "percentile, entropy or mse; default: the one with the least error", metavar="METHOD")
