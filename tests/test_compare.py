@@ -136,7 +136,7 @@ def test_without_a_gpu_a_note_says_so(tmp_path: Path, capsys: Captured) -> None:
 def test_asked_for_and_impossible_is_a_usage_error(tmp_path: Path, capsys: Captured) -> None:
     source = write(tmp_path, LEAKY)
     assert run("compare", source, source, "--trt", "--with", "rtx") == 2
-    assert "the CUDA driver offers none on this machine" in capsys.readouterr().err
+    assert "the CUDA driver finds none on this machine" in capsys.readouterr().err
 
 
 @needs_rtx
@@ -150,7 +150,7 @@ def test_an_engine_is_the_second_model(tmp_path: Path, capsys: Captured) -> None
     if gpu():
         assert status == 0 and "the engine, on TensorRT-RTX" in printed.out
     else:
-        assert status == 2 and "an engine runs on a GPU, and the CUDA driver offers none" in printed.err
+        assert status == 2 and "an engine needs a GPU, and the CUDA driver finds none" in printed.err
     for words, why in (
         ((engine, source), "is an engine. Give the ONNX model first, and the engine second."),
         ((source, engine, "--network"), "is an engine: --network and --no-trt are for ONNX models."),

@@ -109,7 +109,9 @@ def test_quantizers_are_measured_and_not_proved() -> None:
     assert [a.grade for a in report.applied] == ["measured"]
     page = render(report)
     assert '<span class="pill good">measured</span>' in page and "proved</span>" not in page
-    assert "<b>-</b><span>largest error of a window" in page and "<span>how far quantizers move the outputs" in page
+    assert (
+        "<b>-</b><span>largest error of a window" in page and "<span>how much the quantizers change the outputs" in page
+    )
 
 
 def test_what_is_prepared_is_listed_without_a_drawing() -> None:

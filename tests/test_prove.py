@@ -668,7 +668,7 @@ def test_where_onnx_runtime_strays_from_onnx_the_reason_says_so(tmp_path: Path) 
     """To onnx's reference evaluator LRN is another function, for which ONNX Runtime has no kernel in double to ask."""
     proto = model("(float[2,8,4,5] a) => (float[2,8,4,5] r) { r = LRN <size = 3, alpha = 1.0> (a) }")
     (undone,) = with_pass(tmp_path, "LRN(x)", "b.Abs(x)", proto).report.undone
-    assert "computes the original otherwise than onnx's reference evaluator" in undone.why
+    assert "computes the original differently from onnx's reference evaluator" in undone.why
     assert "the rewritten window otherwise" not in undone.why
     (undone,) = with_pass(tmp_path, "Relu(x)", "b.Abs(x)", model(RELU)).report.undone
     assert "otherwise" not in undone.why

@@ -103,7 +103,7 @@ def test_the_scale_holds_the_whole_range() -> None:
     assert [n.op_type for n in result.model.graph.node] == ["Max", "QuantizeLinear", "DequantizeLinear", "MatMul"]
     (told,) = result.report.warnings
     assert told.startswith(
-        "1 activation is symmetric int8 now: on random inputs quantization moves the outputs by up to "
+        "1 activation is symmetric int8 now: on random inputs quantization changes the outputs by up to "
     )
 
 

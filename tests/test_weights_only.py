@@ -98,7 +98,7 @@ def test_the_written_model_computes_what_was_measured() -> None:
     result = few(given, data=feeds)
     before, after = (np.concatenate([Runner(m).run(f)[0] for f in feeds]) for m in (given, result.model))
     error = np.sqrt(np.mean((before - after) ** 2) / np.mean(before**2))
-    assert f"on 2 samples the outputs move by {error:.2g} " in result.report.warnings[0]
+    assert f"on 2 samples the outputs change by {error:.2g} " in result.report.warnings[0]
     assert 0.01 < error < 0.15
 
 
@@ -237,4 +237,4 @@ def test_fix_does_not_call_the_change_a_difference(tmp_path: Path, capsys: pytes
     assert main(words) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "--int4 changes the numbers on purpose" in shown
-    assert "the quantizers move the outputs by" in shown
+    assert "the quantizers change the outputs by" in shown

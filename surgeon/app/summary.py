@@ -97,9 +97,10 @@ def print_precision(half: Conversion, screen: Screen, each: bool) -> None:
     compared = f", not compared: {half.not_compared}" if half.not_compared else ""
     hint = "; with --allow-unproved that is not a failure" if half.unproved else ""
     done, of = half.gain
-    gain = f" ({done} of {of} Conv, MatMul and the like)" if of else ""
-    nodes = f"{half.half} nodes compute in {half.type_text}{gain}, {half.single} in fp32"
-    text = f"{nodes}, {half.casts} casts between{compared}{hint}"
+    gain = f" ({done} of {of} Conv, MatMul and similar)" if of else ""
+    compute = "node computes" if half.half == 1 else "nodes compute"
+    nodes = f"{half.half} {compute} in {half.type_text}{gain}, {half.single} in fp32"
+    text = f"{nodes}, {counted(half.casts, 'cast')} between them{compared}{hint}"
     screen.line(text, "bad" if half.failed else "good")
 
 
@@ -191,7 +192,7 @@ def _proof(report: Report) -> str:
     if report.verify["mode"] == "none":
         return "none proved (--verify none)"
     moved, errors = report.errors(MEASURED), report.errors(TESTED)
-    said = [f"the quantizers move the outputs by {error_text(max(moved))}"] if moved else []
+    said = [f"the quantizers change the outputs by {error_text(max(moved))}"] if moved else []
     if len(errors) + len(moved) < len(report.applied):
         return ", ".join([f"{len(errors)} of them proved", *said])
     if errors:

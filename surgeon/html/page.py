@@ -115,7 +115,7 @@ def _head(report: Report, title: str, written: str, precision: Conversion | None
     elif report.verify.get("max_error") is not None:
         whole = f"<p>The whole models agree to {_error(report.verify['max_error'])} of the largest output.</p>"
     if moved := report.errors(MEASURED):
-        tiles.append(_tile(_largest(moved), "how far quantizers move the outputs"))
+        tiles.append(_tile(_largest(moved), "how much the quantizers change the outputs"))
     if precision is not None:
         tiles.append(
             _tile(_error(precision.worst), f"largest error of {precision.way}", "bad" if precision.failed else "")
@@ -360,9 +360,9 @@ def _precision(result: Conversion) -> str:
     islands = f"<h3>Kept in fp32</h3>{_table((':operator', 'why:why', 'name:nodes'), kept)}" if kept else ""
     return (
         f'{_heading("Precision")}<p class="sub">{result.half} nodes compute in {escape(result.way)}, '
-        f"{result.single} in fp32, with {result.casts} casts between. The error is max|a - b| / max|b| against the "
-        f"fp32 original, with every tensor of 16 bits rounded; it may be {result.tolerance:g}. 99 % of the elements "
-        f"are no further apart than the second number. Inputs: {escape('; '.join(result.inputs))}.</p>"
+        f"{result.single} in fp32, with {result.casts} casts between them. The error is max|a - b| / max|b| "
+        f"against the fp32 original, with every tensor of 16 bits rounded. At most {result.tolerance:g} is allowed. "
+        f"99 % of the elements differ by at most the second number. Inputs: {escape('; '.join(result.inputs))}.</p>"
         f"{compared}{islands}{warnings}"
     )
 

@@ -75,8 +75,8 @@ def _said(count: int, errors: tuple[float, float] | None) -> str:
     if errors is None:
         return f"{carried}; what that changes was not measured"
     return (
-        f"{carried}: on random inputs quantization moves the outputs by up to {errors[1]:.2g} of the largest number, "
-        f"and that of the original by up to {errors[0]:.2g}"
+        f"{carried}: on random inputs quantization changes the outputs by up to {errors[1]:.2g} of the largest number, "
+        f"in the original by up to {errors[0]:.2g}"
     )
 
 

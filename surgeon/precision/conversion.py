@@ -95,7 +95,7 @@ STEPS = (
     "before it was quantized."
 )
 IDLE = "no Conv or MatMul is in half precision"
-MEASURED = "the error is above the tolerance without it"
+MEASURED = "in 16 bits the error is above the tolerance"
 RAISED = 22  # the first opset in which Conv, pooling and their like take bf16
 RAISED_QUANTIZED = 19  # the first in which QuantizeLinear and DequantizeLinear take scales in half precision
 
@@ -226,12 +226,14 @@ def _samples(
         if more > 0:
             of = "it" if len(feeds) == 1 else "them"
             result.inputs = [
-                f"the data: {NUMBERS[len(feeds)]} sample{'s'[len(feeds) == 1 :]}, and {NUMBERS[more]} made of {of}, "
-                "mirrored, shifted, darker, noisy and with less contrast, which chose what stays fp32 and gave the "
-                "errors"
+                f"the data: {NUMBERS[len(feeds)]} sample{'s'[len(feeds) == 1 :]}, and {NUMBERS[more]} made from {of} "
+                "(mirrored, shifted, darker, noisy, with less contrast), all used to choose what stays fp32 and to "
+                "measure the errors"
             ]
             return feeds.varied(), "data", True
-        half = f"{len(feeds)} samples, every second one chose what stays fp32, the others gave the errors"
+        half = (
+            f"{len(feeds)} samples, every second one used to choose what stays fp32, the others to measure the errors"
+        )
         result.inputs = [f"the data: {half}"]
         return feeds, "data", True
     if not verify:

@@ -424,7 +424,7 @@ class Quantization:
         error = self.error_of(written)
         if error > self.tolerance and not self.options.allow_inexact:
             raise ModelError(self._too_far(error))
-        return f"the written model, run whole next to the original on these samples: the outputs move by {error:.2g}"
+        return f"the written model, run whole next to the original on these samples: the outputs change by {error:.2g}"
 
     def said(self) -> list[str]:
         """What computes in eight bits, what does not and why, and the error."""
@@ -433,7 +433,7 @@ class Quantization:
         lines = [
             f"{int8} of {counted(every, 'layer')} with weights {'computes' if int8 == 1 else 'compute'} in {name}, by "
             f"ranges of {counted(len(self.calibration), 'sample')} (method: {self.method}); on {other} the outputs "
-            f"move by {self.after:.2g} (the root mean square, relative to that of the outputs; the tolerance is "
+            f"change by {self.after:.2g} (the root mean square, relative to that of the outputs; the tolerance is "
             f"{self.tolerance:g})"
         ]
         if self.count == 1:

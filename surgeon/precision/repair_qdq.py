@@ -202,7 +202,7 @@ class Repair:
             lines.append("the error on inputs that occur was not measured: with --data, --tolerance limits it")
         elif self.source is None:
             lines.append(
-                f"on the data the outputs move by {self.after.usual:.2g} (the root mean square, relative to that of "
+                f"on the data the outputs change by {self.after.usual:.2g} (the root mean square, relative to that of "
                 f"the outputs; the tolerance is {self.tolerance:g})"
             )
         whys = Counter(self.placed.left.values())
@@ -284,8 +284,8 @@ class Repair:
             if self.options.allow_inexact:
                 return made
             raise ModelError(
-                f"no layer computes in int8 within the tolerance {self.tolerance:g} of the error: all of them move the "
-                f"outputs by {self.after.usual:.2g} on the data. Try a larger --tolerance, or --int8 with the data."
+                f"no layer computes in int8 within the tolerance {self.tolerance:g} of the error: all of them change "
+                f"the outputs by {self.after.usual:.2g} on the data. Try a larger --tolerance, or --int8 with the data."
             )
         made = self._written(self.placed.int8)
         self.after = self._error(made)

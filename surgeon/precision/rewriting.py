@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MORE = 1.25  # times the error, where more of a model in eight bits is in half precision
 PART_OF_HALF = 1 / 3  # of the tolerance of a model in eight bits: what half precision may change
-TOO_FAR = "the rest of the model stays fp32: in {} the outputs move by {:.2g}, above the tolerance {:g}"
+TOO_FAR = "the rest of the model stays fp32: in {} the outputs change by {:.2g}, above the tolerance {:g}"
 ROUNDS = 4  # further runs over what is converted, at most; nearly always the first changes nothing
 
 

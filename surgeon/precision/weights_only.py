@@ -185,7 +185,7 @@ class Quantization:
             if not self.options.allow_inexact:
                 raise ModelError(
                     f"no weights are {self.kind.name} within the tolerance {self.tolerance:g} of the error: all of "
-                    f"them move the outputs by {self.error:.2g}. Try a larger --tolerance."
+                    f"them change the outputs by {self.error:.2g}. Try a larger --tolerance."
                 )
             return
         for name in worst[:count]:
@@ -250,7 +250,7 @@ class Quantization:
         if self.distances is not None:
             inputs = "random inputs" if self.drawn else counted(len(self.distances.samples), "sample")
             measured = (
-                f"on {inputs} the outputs move by {self.error:.2g} (the root mean square, relative to that of "
+                f"on {inputs} the outputs change by {self.error:.2g} (the root mean square, relative to that of "
                 f"the outputs; the tolerance is {self.tolerance:g})"
             )
         lines = [

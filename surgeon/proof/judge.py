@@ -607,7 +607,7 @@ def _stray(runner: Runner, feeds: Feeds, index: int, result: np.ndarray, side: s
         return ""
     import onnxruntime as ort
 
-    return f"; ONNX Runtime {ort.__version__} computes {side} otherwise than onnx's reference evaluator"
+    return f"; ONNX Runtime {ort.__version__} computes {side} differently from onnx's reference evaluator"
 
 
 def _has_number(array: np.ndarray) -> bool:

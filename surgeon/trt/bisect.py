@@ -65,7 +65,7 @@ class Culprit:
     ran: bool = True
 
     def __str__(self) -> str:
-        made = f"made by {', '.join(self.passes)}" if self.passes else "by no node that has a pass's name"
+        made = f"made by {', '.join(self.passes)}" if self.passes else "not made by a pass"
         if self.before is not None:
             return f"the first tensor that differs is '{self.output}', {made}: {self.why}"
         shown = ", ".join(self.nodes[:4]) + (f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else "")

@@ -72,8 +72,8 @@ def build(
     trt = use(choose_runtime(runtime))
     if fp16 and Target.parse("rtx" if trt.__name__ == RTX else trt.__version__).strongly_typed:
         raise UsageError(
-            f"{title(trt)} is strongly typed: it takes each tensor's type from the model and has no fp16 switch. "
-            "Convert the model with `surgeon rewrite --fp16` and build that."
+            f"{title(trt)} is strongly typed: it reads each tensor's type from the model, and has no fp16 flag. "
+            "Convert the model with `surgeon rewrite --fp16`, and build the result."
         )
     command = f"surgeon build {shlex.join([str(source), str(path)])}"
     check_profiles(profiles, proto, command, source.parent)

@@ -476,7 +476,7 @@ def _why_not_compared(before: ModelProto, same: bool, result: Result, options: O
     if not same:
         return "an option changes its inputs"
     if result.precision is not None:
-        return "the conversion was, see above"
+        return "see the error of the conversion above"
     changed = [f"--{name.replace('_', '-')}" for name in ON_PURPOSE if getattr(options, name, None)]
     if changed:
         return f"{changed[0]} changes the numbers on purpose, and the error is above"

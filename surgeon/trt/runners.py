@@ -282,7 +282,7 @@ def engine_way(
     if runtime is not None:
         choose_runtime(runtime)
     if not gpu():
-        raise UsageError("an engine runs on a GPU, and the CUDA driver offers none on this machine.")
+        raise UsageError("an engine needs a GPU, and the CUDA driver finds none on this machine.")
     trt = use(choose_runtime(runtime))
     return Engine(trt, libraries, tactics(trt, tactic_sources), progress)
 

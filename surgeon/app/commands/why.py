@@ -51,14 +51,12 @@ def _print(finding: Finding, model: str, target: Target | None, screen: Screen) 
         screen.line(finding.says)
     typed = command(finding, model, target)
     rows = [("line", finding.line), ("node", _node(finding)), ("fixed by", _passes(finding, model, target))]
-    rows += [("what helps", finding.cause.helps), ("type", typed)]
+    rows += [("what helps", finding.cause.helps), ("command", typed)]
     for name, text in rows:
         if text:
             screen.line(f"  {name:<10}  {text}")
     if target is None and UNKNOWN in typed:
-        screen.line(
-            f"the log does not name its TensorRT: give --target, or put its release in place of {UNKNOWN}", "dim"
-        )
+        screen.line(f"the log does not name its TensorRT: give --target, or replace {UNKNOWN}", "dim")
 
 
 def _node(finding: Finding) -> str:
