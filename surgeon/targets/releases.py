@@ -66,6 +66,9 @@ class Range:
 
 def between(first: Version, last: Version, *, rtx: bool = False) -> Range:
     """The releases from `first` to `last`, both included. Raises ValueError where one has no row in the table."""
+    for version in (first, last):
+        if version not in RELEASES:
+            raise ValueError(f"{dotted(version)} is not in the table of releases: {', '.join(map(dotted, RELEASES))}")
     return Range(RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1], rtx)
 
 

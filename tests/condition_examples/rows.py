@@ -278,7 +278,8 @@ def _joined(changes: Iterable[Change]) -> Change:
 def _parts(row: Row, op: str) -> Iterator[list[Part]]:
     """For each thing that a row asks, what it refuses of it and what it takes instead."""
     by_hand = (row.made, row.size, row.maker, row.value or None)
-    assert op in BY_OP and by_hand == (None,) * 4, f"{row.name} needs an example that is written by hand"
+    assert op in BY_OP, f"{row.name}: add a line of {op} to SAMPLES in tests/condition_examples/rows.py"
+    assert by_hand == (None,) * 4, f"{row.name} needs an example written by hand, in tests/condition_examples/"
     positions = row.input if isinstance(row.input, tuple) else (row.input,)
     inputs = _split(BY_OP[op]["inputs"])
     positions = [k for k in positions if k < len(inputs) and inputs[k]]
