@@ -162,6 +162,7 @@ def _node_edits(node: NodeProto, beside: dict[tuple[int, int], list[str]]) -> It
         yield "the first two inputs swapped", lambda n: _put(n.input, [n.input[1], n.input[0], *n.input[2:]])
         yield "without its last input", lambda n: _put(n.input, n.input[:-1])
         yield "the first input twice", lambda n: _put(n.input, [n.input[0], n.input[0], *n.input[2:]])
+        yield "the second input twice", lambda n: _put(n.input, [n.input[1], n.input[1], *n.input[2:]])
     for attribute in node.attribute:
         if attribute.ref_attr_name or attribute.name in DEADLY or node.domain:
             continue
@@ -539,7 +540,7 @@ def record(folder: str) -> str:
     ]
     HERE.mkdir(exist_ok=True)
     (HERE / f"{folder}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return f"{folder}: {sum(map(len, found.values()))} kept, {dropped} not proved"
+    return f"{folder}: {sum(map(len, found.values()))} recorded, {dropped} left out: wrong, or not run by ONNX Runtime"
 
 
 def show(name: str, words: str) -> None:
