@@ -999,7 +999,8 @@ def main() -> None:
         mutants = random.Random(args.seed).sample(mutants, min(args.sample, len(mutants)))
     bench = bench_of(args, every)
     assert "surgeon" not in sys.modules, "children import it, each with its own mutant"
-    print(f"{len(mutants)} mutants meet {dict(Counter(u.kind for u in bench.units))}", flush=True)
+    met = ", ".join(f"{count} {kind}" for kind, count in Counter(u.kind for u in bench.units).items())
+    print(f"{len(mutants)} mutants; run on each, until one notices it: {met}", flush=True)
     excused = read_equivalent()
     tallies = {path: Tally() for path in paths}
     judged = []
@@ -1065,7 +1066,8 @@ def _types(folder: str) -> Iterator[Callable[[Mutant], str]]:
 
 def _print(tallies: dict[Path, Tally]) -> None:
     whole = total(tallies.values())
-    print(f"\n{'file':44}{'mutants':>8}{'killed':>8}{'survive':>10}{'share':>8}{''.join(f'{k:>8}' for k in KILLERS)}")
+    print("\nThe columns after the share count what noticed a mutant. `less` is a case with something unknown.")
+    print(f"{'file':44}{'mutants':>8}{'killed':>8}{'survive':>10}{'share':>8}{''.join(f'{k:>8}' for k in KILLERS)}")
     for path, tally in tallies.items():
         if tally.counted:
             print(tally.row(_name(path)))
