@@ -46,7 +46,8 @@ def test_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(f"ONNX Runtime {onnxruntime.__version__} does not run it")
     onnx.checker.check_model(in_own_domain(_copy(case.model)), full_check=True)
     result = run(case)
-    assert not result.report.undone, result.report.undone
+    undone = [f"{d.pass_name} at {d.node}: {d.why}" for d in result.report.undone]
+    assert not undone, "the proof undid " + "; ".join(undone)
     for words in case.warns:
         assert any(words in warning for warning in result.report.warnings), result.report.warnings
     if case.expected is None:

@@ -527,7 +527,10 @@ def _difference(written: list[Written], wanted: str) -> str:
     tokens = wanted.split()
     given, asked = Counter(w.op for w in written), Counter(_parts(t)[0] for t in tokens)
     if given != asked:
-        return f"too many: {dict(given - asked)}, missing: {dict(asked - given)}"
+        more, less = (
+            ", ".join(f"{count} {op}" for op, count in sorted(c.items())) for c in (given - asked, asked - given)
+        )
+        return f"it has {more or 'nothing'} more than the row, and lacks {less or 'nothing'}"
     for token, times in Counter(tokens).items():
         agreeing = [w for w in written if w.agrees(token)]
         if len(agreeing) < times:
@@ -571,7 +574,7 @@ def test_every_file_reaches_the_form(module: str, column: str) -> None:
         why = _difference(_written(_rewritten(row["file"], column).model.graph), wanted)
         if why:
             wrong.append(f"{row['file']} {says.kind} ({says.catalogue}): {why}")
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join(["not as its row in TABLE states:", *wrong])
 
 
 CANONICAL = {
