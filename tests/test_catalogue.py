@@ -66,7 +66,7 @@ class Form:
         return Form(self.old, new, new, self.plugin)
 
     def left_by_rtx(self, ops: str) -> Form:
-        """The same on TensorRT, and other operators on RTX, which runs the file's own better: surgeon/targets/plans.py."""
+        """The same on TensorRT, and other operators on RTX, which runs the file's own better: surgeon/targets/plans.toml."""
         return Form(self.old, self.new, ops, self.plugin)
 
     @property

@@ -31,7 +31,7 @@ LAYERS = (
 # Tables that name MANY operators of ONNX or more: other sets are expressions of traits in ir/operators.py.
 MOST_TABLES = 25
 MANY = 5
-ROWS = {"Worse", "refuses"}
+ROWS = {"refuses"}
 OPERATORS = {s.name for s in onnx.defs.get_all_schemas_with_history() if not s.domain}
 LONGEST = 700  # lines of a file that gives no reason
 REASON = "This file is long because"  # how the paragraph of a docstring begins that gives it

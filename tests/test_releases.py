@@ -45,8 +45,8 @@ def rows() -> Iterator[str]:
         yield f"importer of {op}: {dotted(has[0])}-{dotted(has[-1])}"
     yield f"no importer of TensorRT-RTX: {' '.join(sorted(tables.RTX_WITHOUT))}"
     yield f"opsets: {' '.join(str(tables.opset_of(release)) for release in RELEASES)}"
-    yield from (f"bug, {bug.what}: {held(bug.targets)}" for bug in known_bugs.BUGS)
-    for row in plans.ROWS:
+    yield from (f"bug, {bug.what}: {held(bug.targets)}" for bug in known_bugs.bugs())
+    for row in plans.rows():
         what = [row.gone, row.made, row.without, row.where, row.elements]
         yield f"plan, {what}: {held(row.targets)}"
 

@@ -88,7 +88,7 @@ def test_every_alias_is_a_target_with_a_source() -> None:
 
 def test_containers_never_go_back() -> None:
     """What the gaps between the rows are filled by."""
-    for table in (names.CONTAINERS, names.TRTLLM_CONTAINERS):
+    for table in (names.tables().containers, names.tables().trtllm_containers):
         assert list(table) == sorted(table)
         versions = [tuple(map(int, shipped.version.split("."))) for shipped in table.values()]
         assert versions == sorted(versions) and versions[0] >= FIRST

@@ -8,10 +8,12 @@ where the two differ, nothing is guessed.
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import cache
 from typing import NamedTuple
 
 from surgeon.errors import UsageError
-from surgeon.targets.releases import FIRST, RELEASES, Version, dotted, row_of
+from surgeon.ir.files import data_beside
+from surgeon.targets.releases import FIRST, RELEASES, dotted, row_of, version_of
 
 
 class Shipped(NamedTuple):
@@ -29,95 +31,31 @@ class Alias(NamedTuple):
     source: str
 
 
-_GIST = "gist.github.com/Tiryoh/2b5dc1f86ab6bc3e6922e97a4c1ac2f2, from NVIDIA's release notes for Jetson"
-_PARTNER = "github.com/edgehook/Jetson-AI-task, from developer.nvidia.com/embedded/jetpack-archive"
-_TORCH = "docs.pytorch.org/TensorRT, getting_started/jetpack"
+class Tables(NamedTuple):
+    """The tables of names.toml: what ships with a JetPack or with a month's container, and the JetPack of a board."""
 
-JETPACKS: dict[str, Shipped] = {
-    "4.2.2": Shipped("5.1.6", "developer.nvidia.com/jetpack-4_3_dp"),
-    "4.3": Shipped("6.0.1", "developer.nvidia.com/jetpack-4_3_dp"),
-    "4.4": Shipped("7.1", "github.com/onnx/onnx-tensorrt/issues/518"),
-    "4.4.1": Shipped("7.1.3", _GIST),
-    "4.5": Shipped("7.1.3", _GIST),
-    "4.5.1": Shipped("7.1.3", _GIST),
-    "4.6": Shipped("8.0.1", _GIST),
-    "4.6.1": Shipped("8.2.1", _GIST),
-    "4.6.2": Shipped("8.2.1", _GIST),
-    "4.6.3": Shipped("8.2.1", "4.6.2 and 4.6.4 have it"),
-    "4.6.4": Shipped("8.2.1", "component matrices of images built on L4T 32.7.4"),
-    "5.0.2": Shipped("8.4.1", "github.com/dusty-nv/jetson-inference, c/tensorNet.cpp"),
-    "5.1": Shipped("8.5.2", "L4T 35.2.1, as 5.1.1"),
-    "5.1.1": Shipped("8.5.2", _PARTNER),
-    "5.1.2": Shipped("8.5.2", _PARTNER),
-    "5.1.3": Shipped("8.5.2", "5.1.2 and 5.1.4 have it"),
-    "5.1.4": Shipped("8.5.2", "github.com/SnapDragonfly/jetson-fpv, doc/TESTENV.md: what jtop prints"),
-    "5.1.5": Shipped("8.5.2", "what users of L4T 35.6.1 print"),
-    "6.0": Shipped("8.6.2", "component matrices of images built on L4T 36.3"),
-    "6.1": Shipped("10.3", _TORCH),
-    "6.2": Shipped("10.3", _TORCH),
-    "7.0": Shipped("10.13", "NVIDIA's notes on Jetson Linux 38.2"),
-    "7.1": Shipped("10.13.3", "what users of Jetson Thor print"),
-    "7.2": Shipped("10.16.2", "NVIDIA's notes on Jetson Linux 39.2"),
-}
+    jetpacks: dict[str, Shipped]
+    boards: dict[str, str]
+    containers: dict[str, Shipped]
+    trtllm_containers: dict[str, Shipped]
 
 
-# Board -> the JetPack that it is taken for: the last that it runs, or for Orin and Thor the one that most run. The
-# note says so.
-BOARDS: dict[str, str] = {
-    "jetson-nano": "4.6.4",
-    "jetson-tx2": "4.6.4",
-    "jetson-xavier": "5.1.5",
-    "jetson-orin": "6.2",
-    "jetson-thor": "7.1",
-}
+@cache
+def tables() -> Tables:
+    """The tables, read once."""
+    read = data_beside(__file__)
+    sources = read["sources"]
 
-_TRITON = "docs.nvidia.com/deeplearning/triton-inference-server/release-notes/rel_"
-_TWCC = "docs.twcloud.ai, the versions of NGC's Triton images"
+    def shipped(section: str) -> dict[str, Shipped]:
+        return {name: Shipped(version, sources.get(said, said)) for name, (version, said) in read[section].items()}
 
-# Month -> what nvcr.io/nvidia/{tensorrt,pytorch,tensorflow,tritonserver}:MONTH-py3 has.
-CONTAINERS: dict[str, Shipped] = {
-    "20.02": Shipped("7.0.0", f"{_TRITON}20-02.html"),
-    "20.07": Shipped("7.1.3", f"{_TRITON}20-07.html"),
-    "20.10": Shipped("7.2.1", f"{_TRITON}20-10.html"),
-    "21.02": Shipped("7.2.2", f"{_TRITON}21-02.html"),
-    "21.04": Shipped("7.2.3", f"{_TRITON}21-04.html"),
-    "21.07": Shipped("8.0.1", f"{_TRITON}21-07.html"),
-    "21.08": Shipped("8.0.1", _TWCC),
-    "21.11": Shipped("8.0.3", _TWCC),
-    "22.02": Shipped("8.2.3", _TWCC),
-    "22.05": Shipped("8.2.5", _TWCC),
-    "22.08": Shipped("8.4.2", _TWCC),
-    "22.11": Shipped("8.5.1", _TWCC),
-    "23.02": Shipped("8.5.3", "github.com/autonomi-ai/nos/pull/19"),
-    "23.04": Shipped("8.6.1", "github.com/NVIDIA/TensorRT/issues/4676, from NVIDIA's container release notes"),
-    "24.02": Shipped("8.6.3", "github.com/triton-inference-server/server/issues/6959"),
-    "24.05": Shipped("10.0.1", f"{_TWCC}; github.com/NVIDIA/TensorRT/issues/3796"),
-    "24.12": Shipped("10.7.0", _TWCC),
-    "26.02": Shipped("10.15.1", "github.com/NVIDIA/Model-Optimizer/pull/1112"),
-}
+    trtllm = {
+        month: Shipped(version, sources["matrix"])
+        for version, months in read["trtllm_containers"].items()
+        for month in months.split()
+    }
+    return Tables(shipped("jetpacks"), read["boards"], shipped("containers"), trtllm)
 
-_MATRIX = "github.com/triton-inference-server/server, docs/introduction/compatibility.md"
-
-# Month -> what nvcr.io/nvidia/tritonserver:MONTH-trtllm-python-py3 has; it is older than the others.
-TRTLLM_CONTAINERS: dict[str, Shipped] = {
-    month: Shipped(version, _MATRIX)
-    for version, months in {
-        "9.3.0": "24.04",
-        "10.0.1": "24.05 24.06",
-        "10.1.0": "24.07",
-        "10.3.0": "24.08",
-        "10.4.0": "24.09 24.10",
-        "10.6.0": "24.11",
-        "10.7.0": "24.12",
-        "10.8.0": "25.01 25.02",
-        "10.9.0": "25.03 25.04 25.05",
-        "10.10.0": "25.06 25.07",
-        "10.11.0": "25.08 25.09 25.10",
-        "10.13.3": "25.11 25.12 26.01 26.02",
-        "10.14.1": "26.03 26.04 26.05 26.06 26.07",
-    }.items()
-    for month in months.split()
-}
 
 _JETPACK = re.compile(r"jetpack[- ]?(\d+(?:\.\d+){1,2})", re.IGNORECASE)
 _TAG = re.compile(r"(?:[\w./-]+:)?(\d\d\.\d\d)-((?:trtllm-python-|tf1-|tf2-)?py3)")
@@ -131,9 +69,9 @@ def resolve(text: str) -> tuple[str, str] | None:
     Raises UsageError for a JetPack or a container that no row speaks of.
     """
     name = text.strip()
-    if name in BOARDS:
-        jetpack = BOARDS[name]
-        version = JETPACKS[jetpack].version
+    jetpack = tables().boards.get(name)
+    if jetpack is not None:
+        version = _jetpack(jetpack)
         return version, f"{name} is taken for JetPack {jetpack} with TensorRT {version}; name another as jetpack-5.1.2"
     if found := _JETPACK.fullmatch(name):
         version = _jetpack(found[1])
@@ -155,13 +93,14 @@ def printed_version(text: str) -> str:
 
 def aliases() -> Iterator[Alias]:
     """Every name that stands for a version, in the order of the tables, without those that are older than any row."""
+    jetpacks, boards, containers, trtllm_containers = tables()
     rows = [
-        *((f"jetpack-{name}", shipped) for name, shipped in JETPACKS.items()),
-        *((board, JETPACKS[jetpack]._replace(source=f"JetPack {jetpack}")) for board, jetpack in BOARDS.items()),
-        *((f"{month}-py3", shipped) for month, shipped in CONTAINERS.items()),
-        *((f"{month}-trtllm-python-py3", shipped) for month, shipped in TRTLLM_CONTAINERS.items()),
+        *((f"jetpack-{name}", shipped) for name, shipped in jetpacks.items()),
+        *((board, jetpacks[jetpack]._replace(source=f"JetPack {jetpack}")) for board, jetpack in boards.items()),
+        *((f"{month}-py3", shipped) for month, shipped in containers.items()),
+        *((f"{month}-trtllm-python-py3", shipped) for month, shipped in trtllm_containers.items()),
     ]
-    return (Alias(name, s.version, s.source) for name, s in rows if _numbers(s.version) >= FIRST)
+    return (Alias(name, s.version, s.source) for name, s in rows if version_of(s.version) >= FIRST)
 
 
 def suggestion(text: str) -> str:
@@ -177,24 +116,25 @@ def suggestion(text: str) -> str:
 
 
 def _jetpack(asked: str) -> str:
-    if asked in JETPACKS:
-        return JETPACKS[asked].version
+    jetpacks = tables().jetpacks
+    if asked in jetpacks:
+        return jetpacks[asked].version
     raise UsageError(
-        f"which TensorRT JetPack {asked} has is not in the table, which knows {', '.join(JETPACKS)}. Name the version "
+        f"which TensorRT JetPack {asked} has is not in the table, which knows {', '.join(jetpacks)}. Name the version "
         "that `dpkg -l tensorrt` prints."
     )
 
 
 def _container(month: str, kind: str) -> str:
-    table = TRTLLM_CONTAINERS if kind.startswith("trtllm") else CONTAINERS
+    table = tables().trtllm_containers if kind.startswith("trtllm") else tables().containers
     if month in table:
         return table[month].version
     before = [m for m in table if m < month]
     after = [m for m in table if m > month]
     if before and after:
         below, above = table[before[-1]].version, table[after[0]].version
-        if row_of(_numbers(below)) == row_of(_numbers(above)):
-            return dotted(row_of(_numbers(below)))
+        if row_of(version_of(below)) == row_of(version_of(above)):
+            return dotted(row_of(version_of(below)))
         between = f": {before[-1]} has {below}, {after[0]} has {above}"
     else:
         between = f", which knows {next(iter(table))} to {list(table)[-1]}"
@@ -209,7 +149,3 @@ def _of_number(digits: str) -> str:
     number = int(digits)
     major, rest = divmod(number, 10000 if number >= 100000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def _numbers(version: str) -> Version:
-    return tuple(int(part) for part in version.split("."))

@@ -8,11 +8,13 @@ TensorRT-RTX fuses a chain of reductions and elementwise operators into one or t
 or the convolution next to it. It does not fuse InstanceNormalization, PRelu and Softplus like that.
 """
 
-from collections.abc import Collection
-from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
-from surgeon.targets.releases import RTX, Range, between
+from surgeon.ir.files import data_beside
+from surgeon.targets.releases import Range, parse
 
 
 class Window(NamedTuple):
@@ -43,31 +45,19 @@ class Window(NamedTuple):
     elements: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worse:
-    """Rewrites that `targets` run worse than the file's nodes. Words have spaces between them.
-
-    gone      operators that all went
-    made      operators that were all made, and were not there
-    without   operators that neither went nor were made
-    where     facts about the window that are true; with a minus sign, those that are not
-    elements  over how many elements its means are; None is any number
-    example   a model of tests/corpus or of benchmarks/spelled.py
-    plan      its kernels and kB, as the file has it and rewritten
-    times     its microseconds, where they were measured
-    measured  with what, and when
-    """
+    """A row of plans.toml, which explains the fields: rewrites that `targets` run worse than the file's nodes."""
 
     targets: Range
     gone: str
     made: str
-    _: KW_ONLY
     without: str = ""
     where: str = ""
     elements: range | None = None
     example: str
-    plan: tuple[tuple[int, float], tuple[int, float]]
-    times: tuple[float, float] | None = None
+    plan: Sequence[tuple[int, float]]
+    times: Sequence[float] | None = None
     measured: str
 
     def may_fit(self, gone: Collection[str], made: Collection[str]) -> bool:
@@ -93,70 +83,15 @@ class Worse:
         return f"the target runs such nodes better as they are: {said} where they were rewritten ({self.measured})"
 
 
-BY_PLANS = "TensorRT-RTX 1.7.1, 27 November 2026"
-LATER = "TensorRT-RTX 1.7.1, 28 November 2026"
-BY_TIMES = "TensorRT 8.4.1 on an H200, 27 November 2026"
-INSTANCE = "InstanceNormalization"
-TURNED = "BatchNormalization Transpose"  # where these go, too, an InstanceNormalization is better
-FEW, MANY = range(1, 513), range(65536, 2**31)
+@cache
+def rows() -> tuple[Worse, ...]:
+    """The rows of plans.toml."""
+    read = data_beside(__file__)
+    return tuple(_row(row, read["measured"]) for row in read["rows"])
 
-# fmt: off
-ROWS = (
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="grouped convolution",
-          example="group_norm_4_means_pow_sqrt_1x32x16x16_fp32_conv", plan=((5, 292.1), (7, 423.2)), measured=BY_PLANS),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="uneven",
-          example="group_norm_4_means_pow_sqrt_2x24x20_fp32", plan=((1, 7.9), (2, 15.6)), measured=BY_PLANS),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="half", elements=MANY,
-          example="group_norm_4_means_pow_sqrt_2x32x8192_fp16", plan=((5, 6484.3), (5, 10678.7)), measured=BY_PLANS),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="convolutions", elements=FEW,
-          example="instance_norm_pow_sqrt_1x32x16x16_fp32_conv", plan=((7, 390.9), (7, 423.2)), measured=LATER),
-    Worse(RTX, "Sub GlobalAveragePool", INSTANCE, without=TURNED, where="convolutions",
-          example="instance_norm_moments_1x32x16x16_fp32_conv", plan=((7, 358.4), (7, 423.2)), measured=LATER),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="fusible",
-          example="instance_norm_of_an_add_1x32x16x16_fp32", plan=((1, 65.5), (2, 131.3)), measured=LATER),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="into_convolution -convolved",
-          example="instance_norm_before_a_convolution_1x32x16x16_fp32", plan=((4, 299.3), (7, 462.1)),
-          measured=LATER),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="Mul",
-          example="instance_norm_manual_AdaIN__ts_op13", plan=((3, 9.7), (3, 11.8)), measured=BY_PLANS),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="shared",
-          example="instance_and_layer_norm_1x32x16x16_fp32", plan=((3, 197.1), (4, 262.8)), measured=BY_PLANS),
-    Worse(RTX, "Sub", INSTANCE, without=TURNED, where="half one_channel",
-          example="group_norm_1_apart_1x32x16x16_fp16", plan=((2, 65.7), (2, 98.4)), measured=BY_PLANS),
-    Worse(RTX, "ReduceMean Reshape", f"{INSTANCE} Transpose",
-          example="group_norm_channels_last_1x16x16x32_fp32", plan=((2, 131.4), (3, 197.1)), measured=BY_PLANS),
-    Worse(RTX, "Sub", "GroupNormalization", where="convolutions",
-          example="group_norm_4_means_mul_sqrt_1x32x16x16_fp32_conv", plan=((5, 292.1), (7, 423.2)), measured=BY_PLANS),
-    Worse(RTX, "Sub", "GroupNormalization", where="uneven",
-          example="group_norm_4_means_mul_sqrt_2x24x20_fp32", plan=((1, 7.9), (2, 15.6)), measured=BY_PLANS),
-    Worse(RTX, "Sub", "GroupNormalization", where="half", elements=MANY,
-          example="group_norm_4_means_mul_sqrt_2x32x8192_fp16", plan=((5, 6484.3), (5, 10678.7)), measured=BY_PLANS),
-    Worse(RTX, "ReduceMean", "LayerNormalization", where="Transpose half -convolutions",
-          example="layer_norm_turned_means_1x32x16x16_fp16", plan=((2, 66.7), (2, 100.5)), measured=BY_PLANS),
-    # it reads a scale of ones, as large as what it normalizes
-    Worse(RTX, "ReduceMean", "LayerNormalization", where="whole", elements=range(256, 2**31),
-          example="layer_norm_of_a_sound_1x8000_fp32", plan=((1, 64.0), (1, 96.0)), measured=LATER),
-    Worse(RTX, "Neg ReduceMean Reciprocal", "Div", where="-last_axis",
-          example="keras_LayerNormalization_4d__tf2onnx_nchw_op13", plan=((4, 32.8), (4, 34.8)), measured=BY_PLANS),
-    Worse(RTX, "Exp Log", "Softplus", where="convolutions",
-          example="softplus_log_1x32x16x16_fp32_conv", plan=((4, 226.3), (5, 291.9)), measured=BY_PLANS),
-    Worse(RTX, "Mul Neg Relu", "PRelu", where="convolutions",
-          example="prelu_parts_1x32x16x16_fp32_conv", plan=((4, 226.4), (5, 292.0)), measured=BY_PLANS),
-    Worse(RTX, "Exp Log Tanh", "Mish", where="convolution",
-          example="mish_log_18_1x32x16x16_fp32_conv", plan=((4, 226.3), (5, 291.9)), measured=LATER),
-    # (x * relu6(x + 3)) / 6 is computed in the kernel of the average; what ends in a product of two tensors is not
-    Worse(RTX, "Clip", "HardSwish", where="averaged",
-          example="hard_swish_of_averages_1x32x32x32_fp32", plan=((6, 1646.9), (7, 1777.9)), measured=LATER),
-    Worse(RTX, "Clip", "HardSigmoid", where="averaged",
-          example="hard_swish_of_averages_13_1x32x32x32_fp32", plan=((6, 1646.9), (7, 1777.9)), measured=LATER),
-    Worse(RTX, "Slice Concat", "Pad", where="reflect convolution",
-          example="pad_reflect_rows_before_a_convolution_1x32x16x16_fp32", plan=((3, 254.0), (4, 376.8)),
-          measured=LATER),
-    Worse(RTX, "Slice Concat", "Pad", where="wrap columns rows into_convolution",
-          example="pad_wrap_before_a_convolution_1x32x16x16_fp32", plan=((3, 277.0), (4, 350.7)), measured=LATER),
-    # of images of 8x32x256x256; along columns 164.9 to 138.2 microseconds
-    Worse(between((8, 2), (8, 6)), "Slice Concat", "Pad", where="reflect rows -columns",
-          example="pad_reflect_slices_rows_1x32x16x16_fp32", plan=((3, 135.3e3), (1, 134.7e3)), times=(107.2, 134.5),
-          measured=BY_TIMES),
-)
-# fmt: on
+
+def _row(row: dict[str, Any], measured: dict[str, str]) -> Worse:
+    elements = range(*row["elements"]) if "elements" in row else None
+    return Worse(
+        **row | {"targets": parse(row["targets"]), "elements": elements, "measured": measured[row["measured"]]}
+    )

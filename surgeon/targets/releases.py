@@ -87,6 +87,16 @@ def up_to(*last: int) -> Range:
     return between(FIRST, last)
 
 
+def parse(text: str) -> Range:
+    """The range of a text in a table: "10.12", "8.2 to 8.6", "10.8 on" or "rtx". Raises ValueError."""
+    if text == "rtx":
+        return RTX
+    first, _, last = text.removesuffix(" on").partition(" to ")
+    if text.endswith(" on"):
+        return between(version_of(first), LAST)
+    return between(version_of(first), version_of(last or first))
+
+
 EVERY_RELEASE = between(FIRST, LAST)
 EVERYWHERE = between(FIRST, LAST, rtx=True)
 RTX = Range(rtx=True)
@@ -97,6 +107,11 @@ DLA = Range(dla=True)
 def row_of(version: Version) -> Version:
     """The row that stands for a version: its own, or the nearest one below. Raises ValueError below the first row."""
     return max(row for row in RELEASES if row <= version)
+
+
+def version_of(text: str) -> Version:
+    """The version of a text such as "8.4". Raises ValueError."""
+    return tuple(map(int, text.split(".")))
 
 
 def dotted(version: Version) -> str:

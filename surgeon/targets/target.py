@@ -27,7 +27,7 @@ from surgeon.targets import (
 from surgeon.targets.condition import Check, Condition, handed_on, is_weights, opset_of
 from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
 from surgeon.targets.installed import installed_version
-from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of
+from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of, version_of
 from surgeon.targets.unsupported import Kind, Unsupported
 
 DEFAULT = "10.9"
@@ -196,7 +196,7 @@ class Target:
     @property
     def plans(self) -> list[plans.Worse]:
         """The rewrites of supported nodes that were measured as worse."""
-        return [row for row in plans.ROWS if self._in(row.targets)]
+        return [row for row in plans.rows() if self._in(row.targets)]
 
     # What it takes ----------------------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ def _becomes_weights(node: Node, position: int) -> bool:
 
 def _release(text: str, base: str, dla: bool) -> Target:
     """The target of a version, `base`, in digits and dots."""
-    asked = tuple(int(part) for part in base.split("."))
+    asked = version_of(base)
     asked = (*asked, 0) if len(asked) == 1 else asked
     if asked < FIRST or asked[0] > LAST[0]:
         raise UsageError(
