@@ -11,7 +11,6 @@ The command line turns `UsageError` and `ModelError` into exit status 2 and the 
 
 import traceback
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MOST_NAMED = 60  # names in a list of what there is: every pass has room
 
@@ -53,6 +52,13 @@ def words_of(error: Exception) -> str:
     return str(error) if isinstance(error, SurgeonError) else f"{type(error).__name__}: {error}"
 
 
+def nearest(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """The known word that comes nearest; empty where none is as near as `cutoff`, from 0 to 1."""
+    from difflib import get_close_matches  # a start without an error is faster without it
+
+    return next(iter(get_close_matches(wrong, list(known), n=1, cutoff=cutoff)), "")
+
+
 def did_you_mean(wrong: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
     """ " Did you mean 'x'?" for the nearest known word, or the first `most` where none is near.
 
@@ -60,8 +66,7 @@ def did_you_mean(wrong: str, known: Iterable[str], *, most: int = MOST_NAMED) ->
     """
     known = sorted(known)
     folded = {word.lower(): word for word in known}
-    near = get_close_matches(wrong.lower(), folded, n=1)
-    if near:
-        return f" Did you mean '{folded[near[0]]}'?"
+    if near := nearest(wrong.lower(), folded):
+        return f" Did you mean '{folded[near]}'?"
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return f" Known: {', '.join(known[:most])}{more}." if known and most else ""

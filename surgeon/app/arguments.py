@@ -6,11 +6,10 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from surgeon.app.completion import actions
-from surgeon.errors import UsageError, did_you_mean
+from surgeon.errors import UsageError, did_you_mean, nearest
 from surgeon.ir.files import data_beside
 from surgeon.pipeline.option import (
     GROUPS,
@@ -90,8 +89,7 @@ class _Parser(argparse.ArgumentParser):
         found, left = super().parse_known_args(args, namespace)
         wrong = next((word.partition("=")[0] for word in left if word.startswith("-")), "")
         if wrong and self.prog != "surgeon":
-            near = get_close_matches(wrong, known, n=1)
-            self.error(f"there is no option '{wrong}'.{did_you_mean(known[near[0]] if near else wrong, shown)}")
+            self.error(f"there is no option '{wrong}'.{did_you_mean(known.get(nearest(wrong, known), wrong), shown)}")
         return found, left
 
     def error(self, message: str) -> NoReturn:
@@ -100,8 +98,7 @@ class _Parser(argparse.ArgumentParser):
             message = f"there is no command '{choice[2]}'.{did_you_mean(choice[2], COMMANDS)}"
         elif choice:
             known = re.findall(r"[\w-]+", choice[3])
-            near = get_close_matches(choice[2], known, n=1)
-            meant = f" Did you mean '{near[0]}'?" if near else ""
+            meant = did_you_mean(choice[2], known, most=0)
             message = f"{choice[1]} takes {', '.join(known)}, not '{choice[2]}'.{meant}"
         end = "" if message.endswith((".", "?")) else "."
         raise UsageError(f"{message}{end} See {self.prog} --help.")
@@ -110,8 +107,11 @@ class _Parser(argparse.ArgumentParser):
 _Commands = argparse._SubParsersAction  # argparse has no public name for what `add_subparsers` returns
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`."""
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of the whole command line. Its `command` names a module in `surgeon.app.commands`.
+
+    words  those that it is to read: of the other commands it has no arguments then, which takes half the time
+    """
     top = _Parser(
         prog="surgeon",
         description="Rewrites ONNX models so that your TensorRT parses, builds and runs them correctly. It proves each "
@@ -128,6 +128,8 @@ def parser() -> argparse.ArgumentParser:
             below = commands.add_parser(group, help=help, description=f"{help[0].upper()}{help[1:]}.")
             above[group] = below.add_subparsers(metavar="ACTION", dest="action", required=True, parser_class=_Parser)
         p = _command(above[group], name, entry["usage"], entry["help"])
+        if words and words[0] in COMMANDS and words[0] != whole.split()[0]:
+            continue
         for row in entry.get("arguments", ()):
             _add(p, row, ASKED.get(whole, RewriteOptions))
     return top
@@ -135,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
 
 def given(words: Sequence[str]) -> set[str]:
     """The names of the arguments that these words give, defaults left out."""
-    whole = parser()
+    whole = parser(words)
     for action in actions(whole):
         action.default = argparse.SUPPRESS
     return set(vars(whole.parse_args(words)))

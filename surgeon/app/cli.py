@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words:
             parser().print_help()
             return DONE
-        args = parser().parse_args(words)
+        args = parser(words).parse_args(words)
         args.argv = words
         verbose = args.verbose
         for note in () if getattr(args, "quiet", False) else getattr(args, "notes", ()):

@@ -65,7 +65,7 @@ def number_of(text: str, item: str, flag: str) -> float:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class CheckOptions:
     """What `check` takes, which is part of what `rewrite` and `fix` take.
 
@@ -94,7 +94,7 @@ class CheckOptions:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RewriteOptions(CheckOptions):
     """What `rewrite` and `fix` take."""
 
@@ -175,7 +175,7 @@ class RewriteOptions(CheckOptions):
 # fmt: on
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Options(RewriteOptions):
     """A run's options. All names in them exist, and go together with the target.
 

@@ -7,11 +7,10 @@ where the two differ, nothing is guessed.
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from typing import NamedTuple
 
-from surgeon.errors import UsageError
+from surgeon.errors import UsageError, nearest
 from surgeon.ir.files import data_beside
 from surgeon.targets.releases import FIRST, RELEASES, dotted, row_of, version_of
 
@@ -111,8 +110,8 @@ def suggestion(text: str) -> str:
     for guess in (name, bare, f"jetson-{name}", f"jetpack-{name}", f"{name}-py3"):
         if guess != text and (guess in known or re.fullmatch(r"\d+\.\d+(\.\d+)*(\+dla)?", guess)):
             return f" Did you mean '{guess}'?"
-    near = get_close_matches(name, known, n=1, cutoff=0.75)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    near = nearest(name, known, cutoff=0.75)
+    return f" Did you mean '{near}'?" if near else ""
 
 
 def _jetpack(asked: str) -> str:

@@ -90,7 +90,7 @@ def _done_again(then: Mapping[str, Any], path: Path) -> Iterator[str]:
         out, report = Path(folder, source.name), Path(folder, "report.json")
         asked = words_of(RewriteArguments, texts)
         words = ["rewrite", str(source), str(out), *asked, "-q", f"--report={report}"]
-        again = parser().parse_args(words)
+        again = parser(words).parse_args(words)
         again.argv = words
         rewrite.run(again)
         now = json.loads(report.read_text(encoding="utf-8"))
