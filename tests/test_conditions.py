@@ -15,7 +15,7 @@ from helpers import refusal, require_opset
 
 from surgeon.targets import releases
 from surgeon.targets.condition import Condition
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions
 from surgeon.targets.conditions.dla import gpu_fallback
 from surgeon.targets.rows import Row
 from surgeon.targets.target import Target
@@ -34,7 +34,7 @@ CASES = [
 
 
 def named(name: str, op: str) -> list[Condition]:
-    return [c for c in CONDITIONS if c.name == name and any(op in scope.operators for scope in c.scopes)]
+    return [c for c in conditions() if c.name == name and any(op in scope.operators for scope in c.scopes)]
 
 
 def span(targets: list[Target]) -> str:
@@ -56,14 +56,14 @@ def refusing(example: Example, op: str) -> list[Target]:
 
 
 def test_every_condition_has_an_example_for_every_operator() -> None:
-    hand_written = [c.name for c in CONDITIONS if not isinstance(c, Row)]
+    hand_written = [c.name for c in conditions() if not isinstance(c, Row)]
     assert len(set(hand_written)) == len(hand_written), "two functions of one name"
-    for c in CONDITIONS:
+    for c in conditions():
         declared = {op for scope in c.scopes for op in scope.operators}
         shown = {op for e in EXAMPLES.get(c.name, ()) for op in e.operators.split()}
         missing = set() if c is gpu_fallback else declared - shown  # that one has many operators, and one example
         assert not missing, f"{c.name} needs an example of {sorted(missing)}, in tests/condition_examples/"
-    assert set(EXAMPLES) <= {c.name for c in CONDITIONS}
+    assert set(EXAMPLES) <= {c.name for c in conditions()}
     assert all(e.taken for name in BY_HAND for e in EXAMPLES[name])
 
 
@@ -77,7 +77,7 @@ def test_a_condition_answers_from_its_first_release_to_its_last(name: str, op: s
     dla, found = example.targets.startswith("dla "), refusing(example, op)
     plain = [t for t in RELEASES if t.imports(op)]
     if example.beside is None:  # another condition may say it first
-        alike = [c for c in CONDITIONS if covered(c, op) and c.check(node) == example.why]
+        alike = [c for c in conditions() if covered(c, op) and c.check(node) == example.why]
         assert found and set(found) <= {t for c in alike for t in covered(c, op)}
         asked = [t for c in named(name, op) if c in alike for t in covered(c, op)]
         assert all(t.why_unsupported(node, rewriting=True, exactly=True) is not None for t in asked)

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from surgeon.targets import dtypes, evidence, known_bugs, plans, plugins, tables
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions
 from surgeon.targets.releases import RELEASES, Range, dotted
 
 RECORD = Path(__file__).with_name("releases.txt")
@@ -33,7 +33,7 @@ def _runs(where: Range, *, dla: bool) -> str:
 
 
 def rows() -> Iterator[str]:
-    for condition in CONDITIONS:
+    for condition in conditions():
         for scope in condition.scopes:
             yield f"{condition.name} of {' '.join(scope.operators)}: {held(scope.targets)}"
     for module in (dtypes, evidence, plugins, tables):

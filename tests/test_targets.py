@@ -18,7 +18,7 @@ from surgeon.ir.model import Model
 from surgeon.targets import dtypes, opset_compat, plugins, releases, tables
 from surgeon.targets import target as targets
 from surgeon.targets.condition import Scope
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions
 from surgeon.targets.conditions.shapes import deep_tensor
 from surgeon.targets.conditions.windows import PoolAxis, deconvolution_padding, pool_axes
 from surgeon.targets.installed import installed_version
@@ -282,7 +282,7 @@ def test_a_model_above_the_ceiling_is_outdated_where_it_uses_what_came_later() -
     assert outdated(Target.parse("7.2"), last(softmax.replace("AXIS", "2"), 13)) is None
 
 
-SCOPES = [pytest.param(scope, id=condition.name) for condition in CONDITIONS for scope in condition.scopes]
+SCOPES = [pytest.param(scope, id=condition.name) for condition in conditions() for scope in condition.scopes]
 DOCUMENT = Path(__file__).parents[1] / "docs/trt-support.md"
 
 

@@ -16,7 +16,7 @@ from condition_examples import EXAMPLES
 from condition_examples.example import Example, node_of
 from helpers import model, require_opset
 
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions
 
 pytest.importorskip("tensorrt_rtx", reason="TensorRT-RTX is not installed: surgeon's extra 'rtx'")
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
@@ -26,7 +26,7 @@ import verdict
 
 def is_measured(name: str, op: str, example: Example) -> bool:
     """Whether a condition that gives an example's reason was measured with this TensorRT-RTX."""
-    told = [c for c in CONDITIONS if c.name == name and c.check(node_of(example.refused, op, example.opset))]
+    told = [c for c in conditions() if c.name == name and c.check(node_of(example.refused, op, example.opset))]
     return any("TensorRT-RTX 1.7.1" in scope.source for c in told for scope in c.scopes)
 
 

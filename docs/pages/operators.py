@@ -22,7 +22,7 @@ import surgeon
 from surgeon.errors import SurgeonError
 from surgeon.targets import tables
 from surgeon.targets.condition import Condition
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions as all_conditions
 from surgeon.targets.conditions.dla import gpu_fallback
 from surgeon.targets.releases import LAST, RELEASES, dotted
 from surgeon.targets.target import Target
@@ -138,7 +138,7 @@ def state(op: str, target: Target) -> str:
 @cache
 def said_of(op: str) -> list[Condition]:
     """The conditions of an operator, without the one that DLA does not have it."""
-    return [c for c in CONDITIONS if c is not gpu_fallback and any(op in s.operators for s in c.scopes)]
+    return [c for c in all_conditions() if c is not gpu_fallback and any(op in s.operators for s in c.scopes)]
 
 
 def has_conditions(op: str) -> bool:

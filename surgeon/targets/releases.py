@@ -4,6 +4,7 @@ Nobody else compares version numbers: a range is asked whether it covers a targe
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 Version = tuple[int, ...]
 
@@ -87,14 +88,28 @@ def up_to(*last: int) -> Range:
     return between(FIRST, last)
 
 
+@cache
 def parse(text: str) -> Range:
-    """The range of a text in a table: "10.12", "8.2 to 8.6", "10.8 on" or "rtx". Raises ValueError."""
-    if text == "rtx":
-        return RTX
-    first, _, last = text.removesuffix(" on").partition(" to ")
-    if text.endswith(" on"):
-        return between(version_of(first), LAST)
-    return between(version_of(first), version_of(last or first))
+    """The range of a text in a table. Raises ValueError.
+
+    "8.2", "8.2 to 8.6", "8.2 on", "up to 8.6" and "every release" are releases. ", rtx" after them adds TensorRT-RTX,
+    and "rtx" or "rtx alone" is TensorRT-RTX. With "unknown: " before them it is unknown whether it holds there.
+    """
+    *releases, last = text.removeprefix("unknown: ").split(", ")
+    rtx = last.startswith("rtx")
+    held = _releases("".join(releases) if rtx else last)
+    return Range(held, rtx, alone=last.endswith("alone"), doubt=text.startswith("unknown: "))
+
+
+def _releases(text: str) -> tuple[Version, ...]:
+    if text in ("", "every release"):
+        return RELEASES if text else ()
+    if text.startswith("up to "):
+        return between(FIRST, version_of(text.removeprefix("up to "))).releases
+    first, _, last = text.partition(" to ")
+    if first.endswith(" on"):
+        return between(version_of(first.removesuffix(" on")), LAST).releases
+    return between(version_of(first), version_of(last or first)).releases
 
 
 EVERY_RELEASE = between(FIRST, LAST)

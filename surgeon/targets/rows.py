@@ -1,9 +1,18 @@
 """Conditions as rows: the types, ranks, attributes and inputs with which targets refuse an operator.
 
-refuses("Relu", since(9, 0, rtx=True), dtype="int32", source="...")
-refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), source="...")
-refuses("Conv", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused", source="...")
-refuses("Slice", up_to(7, 2, 2), value={4: some(below(0))}, reason="negative steps are refused", source="...")
+Most are in the TOML file beside the module of their theme. A value that is refused is a number, a text or a list of
+these, or a table with one of the limits below, such as `{ above = 5 }` or `{ some = { below = 0 } }`:
+
+    [[rows]]
+    operators = "Conv ConvTranspose"
+    targets = "rtx"
+    attr.pads = { some = { below = 0 } }
+    reason = "the negative pads {value} are refused"
+    source = "measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)"
+
+A row with a question of its own, or with values that follow from another table, is in Python:
+
+    refuses("EyeLike", EVERYWHERE, where=lambda node: not is_static(shape_of(node)), reason="...", source="...")
 """
 
 from __future__ import annotations
@@ -11,10 +20,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 from onnx import TensorProto
 
+from surgeon.ir.files import data_beside
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import (
@@ -31,7 +42,7 @@ from surgeon.targets.condition import (
     rank_of,
     shape_of,
 )
-from surgeon.targets.releases import Range
+from surgeon.targets.releases import Range, parse
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
@@ -75,6 +86,12 @@ KNOWN = Limit("known", (), lambda _: True)  # whatever the value, where one is k
 def some(refused: Values) -> Limit:
     """Lists that hold a value that is refused."""
     return Limit("some", (refused,), lambda values: any(map(_among(refused), values)))
+
+
+LIMITS: dict[str, Callable[..., Limit]] = {
+    "above": above, "below": below, "other_than": other_than, "matches": matches, "some": some,
+    "dynamic": lambda _: DYNAMIC, "known": lambda _: KNOWN,
+}  # fmt: skip
 
 
 def _among(refused: Values) -> Callable[[Any], bool]:
@@ -162,6 +179,38 @@ def _keys(row: Row) -> Iterator[str]:
 
 
 refuses = Row
+
+
+def read(module: str, section: str = "rows") -> tuple[Row, ...]:
+    """The rows in a section of the TOML file beside a module."""
+    return tuple(
+        Row(**{name: _read(name, value) for name, value in row.items()}) for row in _file_beside(module)[section]
+    )
+
+
+_file_beside = cache(data_beside)
+
+
+def _read(name: str, value: Any) -> Any:
+    """What a file gives for a field of a row."""
+    if name == "targets":
+        return parse(value)
+    if name == "attr":
+        return {attribute: _values(refused) for attribute, refused in value.items()}
+    if name == "value" or (isinstance(value, dict) and all(key.isdecimal() for key in value)):
+        return {int(position): _values(refused) for position, refused in value.items()}
+    return _values(value)
+
+
+def _values(given: Any) -> Any:
+    if isinstance(given, list):
+        return tuple(given)
+    if not isinstance(given, dict):
+        return given
+    ((kind, of),) = given.items()
+    return LIMITS[kind](*map(_values, of if isinstance(of, list) else [of]))
+
+
 Part: TypeAlias = "Callable[[Node], bool]"
 
 

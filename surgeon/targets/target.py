@@ -25,7 +25,7 @@ from surgeon.targets import (
     tables,
 )
 from surgeon.targets.condition import Check, Condition, handed_on, is_weights, opset_of
-from surgeon.targets.conditions import CONDITIONS, dla, pads, shapes
+from surgeon.targets.conditions import conditions, dla, pads, shapes
 from surgeon.targets.installed import installed_version
 from surgeon.targets.releases import BESIDE_RTX, FIRST, LAST, Range, Version, dotted, row_of, version_of
 from surgeon.targets.unsupported import Kind, Unsupported
@@ -367,7 +367,9 @@ def _table(version: Version, rtx: bool, dla: bool, opset: int) -> Table:
     """The table of a target for nodes of one opset, made once: every node of a model is held against it."""
     held: dict[str, list[Condition]] = {op: [] for op in tables.importers(version, rtx)}
     doubted: dict[str, dict[Condition, bool]] = {op: {} for op in held}
-    scopes = ((condition, scope) for condition in CONDITIONS if condition.asks_at(opset) for scope in condition.scopes)
+    scopes = (
+        (condition, scope) for condition in conditions() if condition.asks_at(opset) for scope in condition.scopes
+    )
     for condition, where in scopes:
         for op in (op for op in where.operators if op in held):
             if where.targets.covers(version, rtx=rtx, dla=dla):

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from condition_examples import rows
 from condition_examples.example import Example
-from surgeon.targets.conditions import CONDITIONS
+from surgeon.targets.conditions import conditions
 from surgeon.targets.rows import Row
 
 THEMES = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
@@ -19,6 +19,6 @@ BY_HAND: dict[str, list[Example]] = {
     name: found for theme in THEMES for name, found in getattr(theme, "EXAMPLES", {}).items()
 }
 EXAMPLES = dict(BY_HAND)
-for condition in CONDITIONS:
+for condition in conditions():
     if isinstance(condition, Row) and condition.name not in BY_HAND:
         EXAMPLES[condition.name] = [*EXAMPLES.get(condition.name, []), *rows.examples(condition)]

@@ -7,33 +7,14 @@ from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import ELEMENTWISE
 from surgeon.targets.condition import condition, constant_of, dtype_name, dtype_of, is_weights, rank_of
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import KNOWN, refuses
+from surgeon.targets.rows import KNOWN, read, refuses
 
 CLIPPED_BY_TENSORS = (0, TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64)  # 0: not inferred
 
 
 # fmt: off
 ROWS = (
-    refuses("Celu", between((7, 2, 2), (8, 2)), reason="this parser computes Celu wrongly", section="1b",
-            source="onnx-tensorrt@4f54a19: kPOW is used instead of kPROD"),
-    refuses("Celu", since(11, 0, rtx=True), dtype=HALVES,
-            source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
-                   "strongly typed too"),
-    refuses("Relu", since(9, 0, rtx=True), dtype="int32", section="2",
-            source="onnx-tensorrt@3b9c961: Found unsupported input type of INT32; measured with TensorRT-RTX, which "
-                   "takes INT64"),
-    refuses("PRelu", since(7, 0, rtx=True), dtype="int32 int64", section="2",
-            source="onnx-tensorrt@7994a46, @6ba67d3, @886aff9: does not support INT32 input, nor INT64 from 9.0 on, "
-                   "which is INT32 before; measured with TensorRT-RTX"),
-    refuses("Relu", between((7, 0), (8, 6)), dtype="int32 int64", section="2",
-            source="onnx-tensorrt@7994a46 to @fd119fe: no activations on INT32, nor so on INT64"),
-    refuses("Swish", RTX, rank=0, reason="an input without dimensions comes back with one",
-            source="measured with TensorRT-RTX alone: [1] comes back"),
-    refuses("Clip", between((8, 0), (8, 4)), dtype="float16", given=(1, 2), reason="fp16 bounds are read as fp32",
-            section="1b", source="onnx-tensorrt@4225037: static_cast<float*>(weights.values)"),
-    refuses("PRelu", between((8, 4), (8, 4)), input=1, maker="DequantizeLinear",
-            reason="the parser crashes on a slope that comes from a DequantizeLinear",
-            source="measured with TensorRT 8.4.1.5: it crashes while it parses"),
+    *read(__file__),
     refuses("PRelu", since(7, 0), rank=KNOWN, where=lambda node: (rank_of(node, 1) or 0) > (rank_of(node) or 0),
             reason="the slope has more dimensions than the input", section="2",
             source="onnx-tensorrt@7994a46: the slope is broadcast from the left; rank of slope <= rank of input"),

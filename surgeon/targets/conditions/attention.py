@@ -5,38 +5,10 @@ from onnx import TensorProto
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, dtype_name, dtype_of, handed_on, may_match, shape_of
-from surgeon.targets.releases import RTX, in_doubt, since
-from surgeon.targets.rows import above, other_than, refuses
+from surgeon.targets.releases import RTX
+from surgeon.targets.rows import read
 
-# fmt: off
-ROWS = (
-    refuses("Attention", since(10, 14, rtx=True), outputs=above(1), section="6",
-            source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
-    refuses("Attention", since(10, 14, rtx=True), attr={"softcap": other_than(0)}, reason="softcap is refused",
-            section="6", source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
-    refuses("Attention", since(10, 14, rtx=True), given=(4, 5), reason="past keys and values are refused",
-            section="6", source="AttentionHelpers.cpp@5ab48c5; measured with TensorRT-RTX"),
-    *(refuses("Attention", RTX, attr={name: above(-1)}, reason="{name} is not read: it would attend to every key",
-              source="measured with TensorRT-RTX alone")
-      for name in ("left_window_size", "right_window_size")),
-    refuses("Attention", since(10, 14, rtx=True), given="softmax_precision",
-            source="onnx-tensorrt@5ab48c5 onnxOpCheckers.cpp: Setting softmax precision is not supported in TensorRT "
-                   "Attention; measured with TensorRT-RTX 1.7.1"),
-    refuses("Attention", in_doubt((10, 14), (10, 16)), rank=3,
-            reason="queries, keys and values of three dimensions: NVIDIA documents four up to 10.16, and the parser's "
-                   "source reads three from 10.15 on",
-            section="6", source="operators.md@6bde659; AttentionHelpers.cpp@fa5aa9f reshapeQKVTensor"),
-    refuses("Attention", in_doubt((10, 14), (10, 16)), input=3, rank=other_than(4),
-            reason="a mask of {rank}: NVIDIA documents four up to 10.16, and the parser's source reads fewer from "
-                   "10.15 on",
-            section="6", source="operators.md@6bde659; AttentionHelpers.cpp@fa5aa9f convertToMaskTensor"),
-    refuses("Attention", RTX, attr={"is_causal": other_than(0)}, given=3,
-            reason="a mask together with is_causal is refused",
-            source="measured with TensorRT-RTX alone: IAttention::setMask, CausalMaskKind"),
-    refuses("Attention", RTX, given=6, reason="nonpad_kv_seqlen is not read: it would attend to the padding",
-            source="measured with TensorRT-RTX alone"),
-)
-# fmt: on
+ROWS = read(__file__)
 
 
 @condition("Attention", RTX, source="measured with TensorRT-RTX alone: Key and Value must have the same shape")

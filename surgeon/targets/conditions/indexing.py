@@ -15,52 +15,17 @@ from surgeon.targets.condition import (
     shape_of,
     size_along,
 )
-from surgeon.targets.releases import RTX, RTX_ALONE, between, since, up_to
-from surgeon.targets.rows import DYNAMIC, below, other_than, refuses, some
+from surgeon.targets.releases import RTX, between, since
+from surgeon.targets.rows import DYNAMIC, read, refuses
 
 # fmt: off
 ROWS = (
-    refuses("ScatterElements ScatterND", between((8, 2), (9, 3)), attr={"reduction": other_than("none")},
-            reason="{name} {value} is not read: it would overwrite", section="1b",
-            source="onnx-tensorrt@1def182: reduction is not read"),
-    refuses("ScatterND", between((10, 0), (10, 8)), given="reduction",
-            reason="the attribute reduction is refused, even as 'none'", section="1b",
-            source='onnx-tensorrt@eb43908: !attrs.count("reduction")'),
-    refuses("ScatterND", since(10, 9, rtx=True), attr={"reduction": other_than("none")},
-            section="6", source='onnx-tensorrt@d5dce67: mode == "none"'),
-    refuses("ScatterElements", RTX_ALONE, attr={"reduction": other_than("none")}, section="6",
-            source="measured with TensorRT-RTX: Unsupported reduction type; the releases make a plugin of it"),
-    refuses("NonMaxSuppression", between((8, 0), (8, 4)),
-            reason="it is parsed as a plugin whose rows and row count differ from ONNX", section="6",
-            source="measured with TensorRT 8.4.1: rows by score, of all classes together, and repeated after the last "
-                   "one"),
-    refuses("Trilu", since(8, 5, rtx=True), lacks="upper",
-            reason="upper is left out, and this parser's own default is 0, the lower triangle",
-            source='onnx-tensorrt@fd119fe to @96e7811: attrs.get("upper", 0), where ONNX has 1; measured with '
-                   "TensorRT-RTX"),
-    refuses("Trilu", between((8, 5), (8, 5)), rank=other_than(2), section="6",
-            source="onnx-tensorrt@fd119fe: 2-D alone; N-D from 8.6"),
-    refuses("Slice", between((7, 0), (10, 1)), lacks=3, given=4, reason="the empty axes are read as a tensor",
-            source="onnx-tensorrt@84b5be1 to @96e7811: ShapeTensor(ctx, inputs.at(3)) where there are steps"),
-    refuses("Squeeze Unsqueeze Split", up_to(7, 2, 2), given=1,
-            reason="the second input is not read: the attribute is",
-            source="onnx-tensorrt@84b5be1: the attribute alone is read"),
-    refuses("Slice", RTX, input=(1, 2, 3, 4), rank=0,
-            reason="its input {input} has no dimension, and the parser crashes",
-            source="measured with TensorRT-RTX 1.7.1: it crashes while it parses"),
-    *(refuses("ReverseSequence", RTX, attr={name: below(0)}, reason="a negative {name} is refused",
-              source="measured with TensorRT-RTX 1.7.1: Invalid time_axis, Invalid batch_axis")
-      for name in ("batch_axis", "time_axis")),
-    refuses("Slice", up_to(7, 2, 2), value={4: some(below(0))}, reason="negative steps are not documented before 8.0",
-            section="5", source="onnx-tensorrt@84b5be1: no documented negative stride"),
+    *read(__file__),
     refuses("Squeeze", between((7, 2, 2), (10, 1)), size=DYNAMIC, lacks=1,
             where=lambda node: not node.attrs.get("axes"),
             reason="axes is left out, and which of its sizes are 1 is not known",
             source="onnx-tensorrt@803e699 to @96e7811: Cannot infer squeeze dimensions from a dynamic shape; measured "
                    "with TensorRT 8.4.1.5"),
-    refuses("Expand ReverseSequence", between((8, 4), (8, 4)), input=1, weights=True, size=0,
-            reason="its second input has no elements, and the parser crashes",
-            source="measured with TensorRT 8.4.1.5: it crashes on weights without elements"),
     refuses("ReverseSequence", since(8, 6, rtx=True),
             where=lambda node: bool(node.attr("batch_axis") == node.attr("time_axis")),
             reason="batch_axis and time_axis are the same",

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of
-from surgeon.targets.releases import RTX, between, up_to
-from surgeon.targets.rows import below, other_than, refuses, some
+from surgeon.targets.releases import between, up_to
+from surgeon.targets.rows import other_than, read, refuses
 
 
 def _pads(node: Node) -> NDArray[Any] | None:
@@ -24,18 +24,9 @@ wrap_mode = refuses("Pad", between((8, 2), (9, 3)), attr={"mode": "wrap"}, secti
 axes_input = refuses("Pad", up_to(9, 3), given=3, reason="the fourth input, axes, is refused", section="5",
                      source="onnx-tensorrt@1def182: does not support dynamic axes for pad, even constant ones")
 ROWS = (
-    refuses("Pad", up_to(8, 0), value={2: some(other_than(0))}, reason="only padding with 0 is supported", section="5",
-            source="onnx-tensorrt@4225037: only supports constant 0 padding"),
+    *read(__file__),
     refuses("Pad", up_to(8, 0), where=lambda node: _pads(node) is None, reason="the pads must be an initializer",
             section="5", source="onnx-tensorrt@4225037: the pads are required to be an initializer"),
-    refuses("Pad", up_to(10, 3), value={1: some(below(0))}, reason="negative pads are refused", section="5",
-            source="onnx-tensorrt@eb43908: Failed to convert padding"),
-    refuses("Pad", between((8, 2), (8, 2)), attr={"mode": "constant"}, dtype="float16",
-            value={2: some(other_than(0))}, reason="an fp16 padding value is read as fp32", section="1b",
-            source="onnx-tensorrt@4f54a19: static_cast<const float*>"),
-    refuses("Pad", RTX, attr={"mode": "wrap"}, value={1: some(below(0))},
-            reason="negative pads would wrap what they crop",
-            source="measured with TensorRT-RTX alone: it wraps what ONNX crops first"),
     refuses("Pad", between((8, 2), (8, 4)), where=lambda node: list(node.proto.input[2:3]) == [""],
             reason="the empty third input is read as a tensor", section="5",
             source="onnx-tensorrt@4f54a19: the third input is not checked for being empty"),

@@ -7,9 +7,8 @@ from surgeon.targets.condition import condition, handed_on, rank_of, shape_of
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import DYNAMIC, above, below, other_than, refuses
+from surgeon.targets.rows import DYNAMIC, below, other_than, read, refuses
 
-CACHE = "measured with TensorRT-RTX 1.7.1: required to be 4D; must be -2; Only linear mode; Float, Half, or BFloat16"
 LAST_DIMENSIONS = 4  # that TopK reaches
 
 
@@ -26,58 +25,11 @@ flattened_matrix = tuple(
     for rank, attr in ((0, {}), (1, {}), (2, {"axis": other_than(-1, 1)}))
 )
 ROWS = (
+    *read(__file__),
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
             "ReduceSumSquare", EVERYWHERE, rank=0, where=lambda node: not is_handed_on(node),
             source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 1 dimensions are required for "
                    "input"),
-    refuses("ArgMax ArgMin", EVERYWHERE, rank=1,
-            source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: at least 2 dimensions are required for "
-                   "input"),
-    refuses("LpPool", since(7, 2, 2, rtx=True), rank=3, reason="one spatial dimension is refused",
-            source="measured with TensorRT 8.4.1.5, which crashes, and TensorRT-RTX 1.7.1: addPoolingNd, "
-                   "(windowSize).nbDims == 2 or 3"),
-    refuses("Expand", EVERYWHERE, input=1, rank=other_than(1),
-            source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("ConstantOfShape", EVERYWHERE, rank=other_than(1),
-            reason="its shape has {rank}; one is supported",
-            source="onnx-tensorrt@9f82b2b: The shape tensor is required to be 1D; measured with TensorRT 8.4.1.5 and "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("Celu", between((8, 4), (8, 4)), rank=0,
-            source="measured with TensorRT 8.4.1.5: number of dimensions should remain"),
-    refuses("Conv ConvTranspose", EVERYWHERE, input=1, size=0, reason="weights without elements are refused",
-            source="measured with TensorRT 8.4.1.5, which crashes; TensorRT-RTX assumed to be the same"),
-    refuses("Conv ConvTranspose AveragePool MaxPool LpPool", EVERYWHERE, rank=above(5),
-            source="NvInfer.h, addConvolutionNd and addPoolingNd: 2D or 3D; one dimension becomes two; measured with "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("GlobalAveragePool GlobalMaxPool GlobalLpPool", EVERYWHERE, rank=below(3),
-            source="measured with TensorRT-RTX 1.7.1: no dimensions to be reduced; the others reduce over the same"),
-    refuses("LRN", EVERYWHERE, attr={"size": other_than(*range(1, 16, 2))},
-            reason="size {value} is refused; only the odd ones up to 15 are supported",
-            source="NvInfer.h, ILRNLayer: kLRN_MIN_WINDOW to kLRN_MAX_WINDOW, odd; measured with TensorRT-RTX 1.7.1"),
-    refuses("LRN", EVERYWHERE, lacks="size", reason="size is left out",
-            source="onnx-tensorrt@6.0 to @96e7811: attrs.get<int>(\"size\")"),
-    refuses("LRN", EVERYWHERE, rank=below(4),
-            source="measured with TensorRT-RTX 1.7.1: at least 4 dimensions are required for input"),
-    refuses("CumSum", RTX, rank=0, source="measured with TensorRT-RTX 1.7.1: addCumulative, inputDims.nbDims >= 1"),
-    refuses("Resize", since(8, 0, rtx=True), opset=above(10), input=(2, 3), rank=other_than(1),
-            source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("Resize", since(8, 0, rtx=True), opset=below(11), input=1, rank=other_than(1),
-            source="onnx-tensorrt@3f211d6 to @96e7811: The scales input must be 1D; measured with TensorRT 8.4.1.5 and "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("TensorScatter", since(10, 15, rtx=True), attr={"mode": "circular"}, source=CACHE),
-    refuses("TensorScatter", since(10, 15, rtx=True), dtype=other_than("float", "float16", "bfloat16", "double"),
-            source=CACHE),
-    refuses("TensorScatter", since(10, 15, rtx=True), rank=other_than(4), source=CACHE),
-    refuses("TensorScatter", since(10, 15, rtx=True), rank=4, attr={"axis": other_than(-2, 2)},
-            reason="axis {value} is refused; only -2 is supported", source=CACHE),
-    refuses("ReverseSequence", between((8, 4), (8, 4)), rank=above(5),
-            source="measured with TensorRT 8.4.1.5: std::bad_alloc"),
-    refuses("ReverseSequence", between((7, 2, 2), (8, 5)), input=1, size={0: DYNAMIC},
-            reason="how many examples there are is not static",
-            source="onnx-tensorrt@803e699 to @fd119fe: a slice for each example; measured with TensorRT 8.4.1.5: "
-                   "std::bad_alloc"),
     refuses("Hardmax", RTX, opset=below(13), size=DYNAMIC,
             where=lambda node: sum(not isinstance(size, int) for size in shape_of(node) or ()) > 1,
             reason="more than one size that is not static is refused below opset 13",

@@ -4,32 +4,9 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import condition, may_match, shape_of
 from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import below, other_than, refuses, some
+from surgeon.targets.rows import read
 
-# fmt: off
-ROWS = (
-    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"layout": other_than(0)},
-            reason="{name} {value} is not read: batch and time would be swapped", section="1b",
-            source="onnx-tensorrt@3b9c961: layout is not read; the same measured with TensorRT-RTX"),
-    refuses("LSTM", since(7, 0, rtx=True), attr={"input_forget": other_than(0)}, section="6",
-            source="onnx-tensorrt@1def182 builtin_op_static_checkers.cpp"),
-    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"activations": some("Affine")},
-            reason="the activation Affine is refused",
-            source="onnx-tensorrt@84b5be1 to @96e7811 OnnxAttrs.cpp: Unknown activation type; measured with "
-                   "TensorRT-RTX 1.7.1"),
-    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"activations": some("Softplus")},
-            reason="the activation Softplus is scaled by 0",
-            source="onnx-tensorrt@84b5be1 to @96e7811 getActivationDefaultAlpha: kSOFTPLUS, 0; measured with "
-                   "TensorRT-RTX"),
-    refuses("LSTM GRU RNN", since(7, 0, rtx=True), lacks="hidden_size",
-            reason="hidden_size is left out, and this parser does not look at the weights for it",
-            source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX '
-                   "1.7.1"),
-    refuses("LSTM GRU RNN", since(7, 0, rtx=True), attr={"hidden_size": below(1)},
-            source='onnx-tensorrt@84b5be1 to @96e7811: attrs.get<int>("hidden_size"); measured with TensorRT-RTX '
-                   "1.7.1"),
-)
-# fmt: on
+ROWS = read(__file__)
 
 
 @condition("LSTM GRU", since(7, 0, rtx=True), section="6",

@@ -1,11 +1,10 @@
 """Reductions and the softmaxes."""
 
 from surgeon.ir.graph import Node
-from surgeon.ir.lattice import HALVES
 from surgeon.ir.operators import REDUCES
 from surgeon.targets.condition import condition, constant_of, rank_of
-from surgeon.targets.releases import EVERYWHERE, RTX, between, since, up_to
-from surgeon.targets.rows import Limit, above, other_than, refuses, some
+from surgeon.targets.releases import EVERYWHERE, between, since, up_to
+from surgeon.targets.rows import Limit, other_than, read, refuses, some
 
 REDUCE = " ".join(sorted(REDUCES))
 
@@ -54,32 +53,14 @@ top_k = refuses("TopK", EVERYWHERE, value={1: some(other_than(*range(3841)))},
                 reason="K = {value} is refused; 0 to 3840 are supported", section="6",
                 source="NVIDIA documentation: K up to 3840; measured with TensorRT-RTX")
 ROWS = (
+    *read(__file__),
     refuses(REDUCE + " ArgMax ArgMin", EVERYWHERE, attr={"keepdims": other_than(0, 1)},
             reason="{name} {value} is read as 1",
             source='onnx-tensorrt@6.0 to @96e7811: attrs.get("keepdims", 1) as a truth value; measured with '
                    "TensorRT-RTX"),
-    refuses("TopK", since(8, 5, rtx=True), attr={"largest": other_than(0, 1)}, reason="{name} {value} is read as 1",
-            source="onnx-tensorrt@fd119fe to @96e7811: attrs.get<int>('largest', 1) as a truth value; measured with "
-                   "TensorRT-RTX"),
-    refuses("GridSample", RTX, attr={"align_corners": other_than(0, 1)}, reason="{name} {value} is read as 0",
-            source="measured with TensorRT-RTX alone, against ONNX Runtime"),
-    refuses("ReduceMax ReduceMin", between((8, 4), (8, 4)), dtype="bool",
-            source="measured with TensorRT 8.4.1.5: ReduceLayer only supports Float, Half, Int8, and Int32 data types"),
-    refuses("ReduceMax ReduceMin", since(10, 0, rtx=True), dtype="bool uint8", section="4",
-            source="onnx-tensorrt@886aff9: BOOL and UINT8 are rejected from 10.0 on; measured with TensorRT-RTX"),
-    refuses("Softmax LogSoftmax", between((8, 4), (8, 4)), opset=above(12), rank=(0, 1),
-            source="measured with TensorRT 8.4.1.5: [Softmax]: at least 2 dimensions are required for input"),
-    refuses("Softmax LogSoftmax Hardmax", RTX, opset=above(12), rank=(0, 1),
-            source="measured with TensorRT-RTX alone: `Invalid Node`; below opset 13 it is read in two dimensions"),
-    refuses("MeanVarianceNormalization", since(11, 0, rtx=True), dtype=HALVES,
-            source="measured with TensorRT-RTX: its fp32 constants meet the input's type; releases from 11.0 are "
-                   "strongly typed too"),
     refuses(REDUCE, up_to(9, 3), attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
             reason="noop_with_empty_axes is not read: it would reduce over every axis", section="1b",
             source="onnx-tensorrt@1def182: noop_with_empty_axes is not read"),
-    refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceSumSquare", RTX, attr={"noop_with_empty_axes": 1}, lacks=(1, "axes"),
-            reason="noop_with_empty_axes would return the input, not what the operator makes of each number",
-            source="measured with TensorRT-RTX alone: with noop_with_empty_axes and no axes it hands its input on"),
     refuses("ReduceSum", between((8, 0), (8, 4)), value={1: Limit("none", (), lambda axes: not axes)},
             reason="axes without any number are refused",
             source="measured with TensorRT 8.4.1.5: no dimensions to be reduced; TensorRT-RTX reduces over every axis"),

@@ -19,8 +19,8 @@ from surgeon.ir.operators import (
     SLIDES,
 )
 from surgeon.targets.condition import condition, constant_of, dtype_name, opset_of, rank_of, shape_of
-from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, up_to
-from surgeon.targets.rows import above, other_than, refuses
+from surgeon.targets.releases import EVERYWHERE, LAST, between, in_doubt, up_to
+from surgeon.targets.rows import other_than, read, refuses
 from surgeon.targets.tables import SHAPE_INPUTS
 
 SHAPE_CONE = 256  # nodes that are searched upstream of one computed shape
@@ -127,13 +127,7 @@ def _may_have_zero(reshape: Node) -> bool:
 
 # fmt: off
 ROWS = (
-    refuses("Reshape", between((8, 4), (8, 6)), opset=above(13), lacks="allowzero",
-            reason="allowzero must be set explicitly from opset 14 on",
-            source="measured with TensorRT 8.4.1.5: `Attribute not found: allowzero`; 8.5 and 8.6 assumed"),
-    refuses("SpaceToDepth", RTX, attr={"mode": other_than("DCR")}, reason="the mode {value} is not read",
-            source="measured with TensorRT-RTX alone: the mode came with opset 28"),
-    refuses("DepthToSpace SpaceToDepth", EVERYWHERE, rank=other_than(4), section="6",
-            source="onnx-tensorrt@3b9c961: N, C, H, W"),
+    *read(__file__),
     refuses("EyeLike", EVERYWHERE, where=lambda node: not is_static(shape_of(node)), section="6",
             reason="its size is not static: `Eyelike does not work for dynamically shaped tensors`",
             source="onnx-tensorrt@803e699: !isDynamic(dims); measured with TensorRT-RTX"),

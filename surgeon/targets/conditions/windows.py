@@ -6,7 +6,7 @@ from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape, is_static
 from surgeon.targets.condition import condition, is_weights, rank_of, shape_of
 from surgeon.targets.releases import EVERYWHERE, LAST, RTX, between, in_doubt, since
-from surgeon.targets.rows import DYNAMIC, Limit, above, below, other_than, refuses, some
+from surgeon.targets.rows import Limit, read, refuses
 
 PER_AXIS = ("kernel_shape", "strides", "dilations", "output_padding", "output_shape")
 
@@ -84,16 +84,7 @@ def pool_axes(node: Node) -> list[PoolAxis] | None:
 
 # fmt: off
 POOLS = (
-    refuses("AveragePool MaxPool LpPool", since(8, 0, rtx=True), attr={"dilations": some(other_than(1))},
-            reason="dilations other than 1 are refused", section="4",
-            source="onnx-tensorrt@1def182: does not support dilations other than 1"),
-    refuses("MaxPool", EVERYWHERE, outputs=above(1), reason="the output of indices is refused",
-            source="onnx-tensorrt@1def182: does not support the indices output in MaxPool"),
-    refuses("MaxPool", RTX, dtype="int8", rank=5, reason="int8 of three spatial dimensions is refused",
-            source="measured with TensorRT-RTX 1.7.1: int8 3D pooling is not supported"),
-    refuses("AveragePool", RTX, attr={"count_include_pad": other_than(0, 1)},
-            reason="{name} {value} is read as another one of 0 and 1",
-            source="measured with TensorRT-RTX alone, against ONNX Runtime and ONNX's reference"),
+    *read(__file__, "pools"),
     refuses("GlobalLpPool", since(7, 1, rtx=True), attr={"p": Limit("odd", (), lambda p: p % 2 == 1)},
             reason="the power {value} is computed of x, not of its absolute value",
             source="onnx-tensorrt@7994a46 to @96e7811: pow(x, p) without the absolute value; measured with "
@@ -275,34 +266,5 @@ kernel_shape_of_dequantized = tuple(
                                                    "attribute alone"),
     )
 )
-ROWS = (
-    refuses("ConvTranspose", RTX, attr={"strides": some(other_than(1)), "dilations": some(other_than(1))},
-            reason="strides together with dilations are refused",
-            source="measured with TensorRT-RTX 1.7.1: Strided & Dilated Deconv are currently not supported"),
-    refuses("AveragePool Conv ConvTranspose LpPool MaxPool", RTX, given="pads",
-            attr={"auto_pad": ("SAME_UPPER", "SAME_LOWER")}, reason="pads together with auto_pad {value} are refused",
-            source="measured with TensorRT-RTX 1.7.1: Pads attribute should not be specified with SAME"),
-    refuses("Conv ConvTranspose", RTX, attr={"pads": some(below(0))}, reason="the negative pads {value} are refused",
-            source="measured with TensorRT-RTX 1.7.1: setPrePadding, allDimsGtEq(prePadding, 0)"),
-    refuses("ConvTranspose", since(7, 2, 2, rtx=True),
-            attr={"output_padding": some(other_than(0)), "auto_pad": other_than("", "NOTSET")},
-            reason="output_padding is not read with auto_pad {value}",
-            source="onnx-tensorrt@803e699 to @96e7811: output_padding is read where auto_pad is NOTSET; measured with "
-                   "TensorRT-RTX"),
-    *(refuses(op, between((first, 0), (8, 4)), input=1, weights=False, maker=other_than("DequantizeLinear"),
-              reason="weights that are computed are refused, but for those of a DequantizeLinear",
-              source="measured with TensorRT 8.4.1.5: two inputs (data and weights) are allowed only in "
-                     "explicit-quantization mode; earlier releases assumed to be the same")
-      for op, first in (("Conv", 7), ("ConvTranspose", 8))),
-    refuses("Conv", between((8, 4), (8, 4)), attr={"group": other_than(1)}, size={1: DYNAMIC},
-            reason="the number of channels of several groups is not static",
-            source="measured with TensorRT 8.4.1.5: kernel weights has count 8 but 4 was expected"),
-    refuses("ConvTranspose", since(8, 4, rtx=True), size={1: DYNAMIC}, reason="the number of channels is not static",
-            source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: number of channels must not be dynamic"),
-    *(refuses("Conv ConvTranspose", RTX, input=position, size=DYNAMIC,
-              reason=f"the sizes of the {name} are not static",
-              source="measured with TensorRT-RTX 1.7.1: condition: nbOutputMaps, kernelSize; dynamic shape is not "
-                     "supported for weights")
-      for position, name in ((1, "weights"), (2, "bias"))),
-)
+ROWS = read(__file__)
 # fmt: on
