@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,9 @@ def test_no_operator_has_older_schemas_alone() -> None:
 
 
 def test_each_word_is_a_trait_and_has_its_sentence() -> None:
-    said = (operators.__doc__ or "").partition("Traits:\n\n")[2].splitlines()
-    assert {line.split()[0] for line in said if line} == {t for row in OPERATORS.values() for t in row.traits}
+    text = Path(operators.__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    said = text.partition("# Traits:\n#\n")[2].partition("\n#\n")[0].splitlines()
+    assert {line.split()[1] for line in said} == {t for row in OPERATORS.values() for t in row.traits}
 
 
 def test_each_input_of_integers_alone_has_a_role() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from surgeon.app.completion import actions
 from surgeon.errors import UsageError, did_you_mean, nearest
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.pipeline.option import (
     GROUPS,
     Flag,

@@ -12,7 +12,7 @@ from typing import Any
 from surgeon.app import arguments, trust
 from surgeon.app.screen import complain
 from surgeon.errors import UsageError, did_you_mean
-from surgeon.ir.files import toml
+from surgeon.ir.data_file import toml
 from surgeon.pipeline.option import Flag, options_of
 
 NAMES = ("surgeon.toml", "pyproject.toml")

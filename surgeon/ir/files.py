@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import onnx
 from google.protobuf.message import EncodeError
@@ -606,18 +606,3 @@ def _carry(source: Path, into: Path, staged: Staged) -> None:
     with _told(into):
         into.parent.mkdir(parents=True, exist_ok=True)
     staged.copy(source, into)
-
-
-def data_beside(module: str) -> dict[str, Any]:
-    """The table of the TOML file beside a module, whose `__file__` is given, and of its name."""
-    return toml(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-def toml(text: str) -> dict[str, Any]:
-    """The table of a text in TOML. Raises ValueError."""
-    if sys.version_info >= (3, 11):
-        import tomllib  # `import surgeon` runs without it
-    else:
-        import tomli as tomllib
-    found: dict[str, Any] = tomllib.loads(text)
-    return found

@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from surgeon.errors import ModelError
 from surgeon.ir import contrib
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import may_hold_sizes
 from surgeon.ir.model import Model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.ir.following import readers
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import FLOATS, HALVES

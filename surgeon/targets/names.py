@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from surgeon.errors import UsageError, nearest
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.targets.releases import FIRST, RELEASES, dotted, row_of, version_of
 
 

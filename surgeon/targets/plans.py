@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.targets.releases import Range, parse
 
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from onnx import TensorProto
 
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 from surgeon.ir.graph import Node
 from surgeon.ir.lattice import Shape
 from surgeon.targets.condition import (

@@ -6,7 +6,7 @@ from enum import IntEnum
 from functools import cached_property
 from string import Template
 
-from surgeon.ir.files import data_beside
+from surgeon.ir.data_file import data_beside
 
 
 class Weight(IntEnum):
