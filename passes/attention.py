@@ -1,4 +1,4 @@
-"""Write Attention out for targets without it.
+"""Write Attention with other operators for targets without it.
 
 Why       ONNX has Attention from opset 23 on, and PyTorch's newer exporter writes it. TensorRT imports it from 10.14.
           TensorRT-RTX 1.7.1 has kernels for fp16 and bf16 alone, refuses a mask together with is_causal, and does not

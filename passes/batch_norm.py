@@ -1,4 +1,4 @@
-"""Turn a batch normalisation in disguise back into one BatchNormalization.
+"""Turn a batch normalisation of several nodes into one BatchNormalization.
 
 Why       torch.nn.InstanceNorm with running statistics normalises, at inference, with these: PyTorch exports it with
           the batch folded into the channels and every parameter repeated for each instance, between two Reshapes. As

@@ -1,4 +1,4 @@
-"""Fuse Celu, and write it out for targets that get it wrong.
+"""Fuse Celu, and write it with other operators for targets that compute it wrongly.
 
 Why       TensorRT 7.2.3 to 8.2 compute Celu with a power where the product belongs: silently wrong. TensorRT-RTX and
           11.x refuse it in half precision; older releases have no importer. TensorRT has no kernel for it: where it

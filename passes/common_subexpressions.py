@@ -1,4 +1,4 @@
-"""Compute once what several nodes compute alike: masks, rotary tables, sizes that are written again in each layer.
+"""Compute once what several nodes compute: masks, rotary tables, sizes that are written again in each layer.
 
 Why       TensorRT before 10 runs such nodes again for every layer: a mask of 24 layers took 90 % of the time of a GPT.
           Constants that are equal in each layer become weights of their own, as large as the mask.

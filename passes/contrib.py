@@ -1,4 +1,4 @@
-"""Write ONNX Runtime's own operators out in ONNX's.
+"""Write ONNX Runtime's own operators with ONNX's operators.
 
 Why       ONNX Runtime's optimizers and quantizers, Olive and Optimum save models with operators of `com.microsoft`:
           FastGelu, SkipLayerNormalization, Attention, QLinearAdd. TensorRT has none of them. It ignores domains, so it

@@ -1,4 +1,4 @@
-"""Write EyeLike by comparing positions, where its size is known at run time alone.
+"""Write EyeLike by comparing positions, where its size is known only at run time.
 
 Why       TensorRT's parsers read EyeLike as a constant: `Eyelike does not work for dynamically shaped tensors`.
           PyTorch's TorchScript exporter writes torch.eye as EyeLike, of the length of a sentence in XLNet.

@@ -180,7 +180,7 @@ def _require_taken(b: Builder) -> None:
         if not node.alive or b.is_lowered(node.key):
             continue
         why = b.why_unsupported(node)
-        require(why is None, f"its body has a node {node.op} that stays refused: {why}")
+        require(why is None, f"its function body has a node {node.op} that is also unsupported: {why}")
 
 
 FORMERLY = "written-out"

@@ -1,4 +1,4 @@
-"""Fuse Gelu, with erf and with tanh, and write it out for targets without it.
+"""Fuse Gelu, with erf and with tanh, and write it with other operators for targets without it.
 
 Why       TensorRT from 10.0 on has a Gelu kernel, one layer in place of five to nine.
 Rewrites  x * (1 + erf(x / sqrt(2))) / 2                              ->  Gelu(x)

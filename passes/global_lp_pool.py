@@ -1,4 +1,4 @@
-"""Write GlobalLpPool out where TensorRT computes it wrongly.
+"""Write GlobalLpPool with other operators where TensorRT computes it wrongly.
 
 Why       TensorRT raises x itself to the power p, not |x|: for odd p numbers of different signs cancel each other, and
           the root of a negative sum is NaN. bfloat16 is refused from 9.2 on.

@@ -1,4 +1,4 @@
-"""Fuse HardSigmoid, and write it out for DLA.
+"""Fuse HardSigmoid, and write it with other operators for DLA.
 
 Why       TensorRT has a HardSigmoid kernel in every version; DLA has none, but has Clip.
 Rewrites  relu6(x + 3) / 6                                     ->  HardSigmoid(x, alpha=1/6, beta=1/2)

@@ -1,4 +1,4 @@
-"""Fuse HardSwish, and write it out for targets without it.
+"""Fuse HardSwish, and write it with other operators for targets without it.
 
 Why       TensorRT reads HardSwish from 8.4 on, as HardSigmoid and a product; MobileNetV3 spells it in four
           operators.

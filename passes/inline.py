@@ -1,4 +1,4 @@
-"""Put local functions in place of their calls.
+"""Put the nodes of local functions in place of their calls.
 
 Why       Exporters write modules as functions of the model
           (PyTorch's newer one, and ONNX's own functions of opset 18 on).

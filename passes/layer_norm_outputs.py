@@ -1,4 +1,4 @@
-"""Give the mean and the deviation that LayerNormalization returns besides nodes of their own.
+"""Give nodes of their own to the mean and the deviation that LayerNormalization returns.
 
 Why       The second and third outputs of LayerNormalization are for training. Exports in training mode ask for them.
           TensorRT refuses a node that has them: `doesn't support more than 1 outputs`.

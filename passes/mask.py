@@ -1,4 +1,4 @@
-"""Assign, reduce and count by a mask without the positions where it holds.
+"""Assign, reduce and count by a mask without the positions where it is true.
 
 Why       NonZero returns as many positions as the mask has true elements: a size that is known at run time alone.
           TensorRT-RTX 1.7.1 and releases before 8.5 have no NonZero; later ones stop the GPU at it.

@@ -1,4 +1,4 @@
-"""Fuse Mish, and write it out for targets without it.
+"""Fuse Mish, and write it with other operators for targets without it.
 
 Why       Mish is x * tanh(softplus(x)). TensorRT reads the node from 10.0 on; YOLOv4 and its heirs spell it in up to
           nine operators.

@@ -1,4 +1,4 @@
-"""Write a NonMaxSuppression that is filled up to a fixed number of rows as a Loop over the boxes that it takes.
+"""Write a NonMaxSuppression that is padded to a fixed number of rows as a Loop over the boxes that it chooses.
 
 Why       TensorRT-RTX has no NonMaxSuppression, since how many rows it returns follows from the data. TensorRT 8.0 to
           8.4 make a plugin of it whose rows are others. Filled up to a number of rows it can run in either.

@@ -1,4 +1,4 @@
-"""Fuse PRelu however it was exported, and give it slopes that TensorRT reads right.
+"""Fuse PRelu however it was exported, and give it slopes that TensorRT reads correctly.
 
 Why       Keras writes PReLU as five operators; TensorRT has a kernel for it in every version from 6 on. One slope for
           the whole tensor is LeakyRelu, which TensorRT fuses into the convolution before it, as it does not PRelu.

@@ -1,4 +1,4 @@
-"""Compute with quantized numbers in floating point, where the target has no integer form of it.
+"""Compute with quantized numbers in floating point, where the target has no integer operator for it.
 
 Why       TensorRT quantizes symmetrically and to int8 alone. ONNX Runtime's quantizer writes uint8 with a zero point
           other than 0, and for dynamic quantization DynamicQuantizeLinear, MatMulInteger and ConvInteger; its operator

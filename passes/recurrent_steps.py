@@ -1,4 +1,4 @@
-"""Write an LSTM, GRU or RNN that the target refuses out, step by step.
+"""Write an LSTM, GRU or RNN that the target refuses as the nodes of each step.
 
 Why       TensorRT-RTX 1.7.1 has an internal error for a recurrent layer in a branch of an If of which the last state
           alone is read: voice activity detection as Silero exports it, with a network for each sample rate.

@@ -1,4 +1,4 @@
-"""Respell a node that the target's parser refuses or misreads in one spelling and reads right in another.
+"""Respell a node that the target's parser refuses or misreads, so that it reads the node correctly.
 
 Why       Each of these is a peculiarity of some parser: none reads the layout of LSTM, none takes an Einsum with
           capital letters, the default of Trilu's `upper` is not ONNX's, a Constant's number is read from `value` alone,

@@ -1,4 +1,4 @@
-"""Write Round out where a fused kernel of TensorRT leaves it out.
+"""Write Round with other operators where a fused kernel of TensorRT omits it.
 
 Why       TensorRT 8.4 fuses neighbouring pointwise operators into one kernel, and does not round in it: Round(Relu(x))
           returns Relu(x), without a warning. Quantization that is written in arithmetic has Round between Div and Clip.

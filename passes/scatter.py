@@ -1,4 +1,4 @@
-"""Write ScatterElements and ScatterND that reduce in operators that do not.
+"""Write ScatterElements and ScatterND with a reduction as operators without one.
 
 Why       TensorRT 8.2 to 9.3 read no reduction and overwrite: silently wrong. 10.0 and later refuse it for ScatterND,
           TensorRT-RTX for ScatterElements, too. torch.index_add, scatter_add and graph networks export them.

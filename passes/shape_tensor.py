@@ -1,4 +1,4 @@
-"""Compute shapes, pads and the like with vectors only.
+"""Compute shapes, pads and similar with vectors only.
 
 Why       Up to 8.4 a tensor from which TensorRT computes a shape has one dimension at most: `IShuffleLayer applied to
           shape tensor must have 0 or 1 reshape dimensions`. TorchScript turns the pads of torch.nn.functional.pad

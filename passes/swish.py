@@ -1,4 +1,4 @@
-"""Fuse Swish (SiLU, QuickGelu), and write it out for targets without it.
+"""Fuse Swish (SiLU, QuickGelu), and write it with other operators for targets without it.
 
 Why       TensorRT reads the node from 11.0 on, and ONNX has it from opset 24 on. Before that Sigmoid and Mul are the
           best form there is, and TensorRT fuses the two by itself.

@@ -1,4 +1,4 @@
-"""Write a TopK and an ArgMax that the target refuses or misreads in operators that it takes.
+"""Write a TopK and an ArgMax that the target refuses or misreads with operators that it supports.
 
 Why       Up to 8.4 TensorRT does not read `largest` of TopK: it returns the largest, silently wrong. torch.topk with
           largest=False and torch.sort export it: nearest neighbours, k-means, routing.

@@ -1,4 +1,4 @@
-"""Write the operators of ai.onnx.ml that are arithmetic in ONNX's own.
+"""Write the operators of ai.onnx.ml that are arithmetic with ONNX's own operators.
 
 Why       skl2onnx puts them before a network, or after it: scaling, filling gaps, choosing columns, encoding
           classes. TensorRT has none of the domain.

@@ -27,7 +27,7 @@ def test_a_cut_before_the_first_node_of_the_gpu_leaves_one_part() -> None:
         )
     )
     assert found.startswith("DLA runs 3 of 5 nodes, and 4 tensors pass between it and the GPU; cut the model at 'c': ")
-    assert found.endswith("and 1 tensor passes in place of 4")
+    assert found.endswith("and 1 tensor passes instead of 4")
 
 
 def test_what_needs_no_cut_has_none() -> None:

@@ -61,7 +61,7 @@ def test_builds_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_dynamic_input_without_a_profile_stops(tmp_path: Path) -> None:
     """The command that is offered builds."""
     source, out = write(tmp_path, RELU), tmp_path / "out.engine"
-    with pytest.raises(UsageError, match="'x' is dynamic and has no --profile, which says what shapes") as caught:
+    with pytest.raises(UsageError, match="'x' is dynamic and has no --profile, which sets the shapes that") as caught:
         engine.build(source, out, runtime="rtx")
     assert not out.exists()
     (command,) = re.findall(r"such as:\n  surgeon (.*)$", str(caught.value))

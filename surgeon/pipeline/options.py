@@ -334,8 +334,8 @@ def _check_eight(asked: RewriteOptions) -> None:
         raise UsageError(f"{asks[0]} and {asks[1]} do not go together.")
     if asked.data is None and not (asked.int4 or asked.fp8_weights):
         raise UsageError(
-            f"{asks[0]} needs --data: the range of each tensor is measured on inputs that occur, best a few hundred. "
-            "Without data, --calibration-cache takes the ranges of a cache that TensorRT up to 10 wrote."
+            f"{asks[0]} needs --data: the range of each tensor is measured on realistic inputs, best a few hundred. "
+            "Without data, --calibration-cache uses the ranges of a cache that TensorRT up to 10 wrote."
         )
     if asked.calibration is not None and asked.calibration not in METHODS:
         raise UsageError(f"--calibration is one of {', '.join(METHODS)}, not '{asked.calibration}'.")

@@ -119,7 +119,7 @@ LEFT_OUT = (
     ),
 )
 TOO_LARGE = "nodes compute the weights, which are too large to be stored"
-HEAVIER = "TensorRT-RTX moves more bytes for it in int8: its results are larger than what its weights save"
+HEAVIER = "in int8 TensorRT-RTX moves more bytes: larger results cost more than smaller weights save"
 
 
 def layers(model: Model) -> Iterator[Layer]:

@@ -355,10 +355,10 @@ def parts_of(model: Model, on_gpu: Collection[str]) -> list[str]:
         return said
     named = ", ".join(f"'{e}'" for e in ends[:MOST_NAMED])
     more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
-    also = f", also {counted(later, 'node')} that DLA supports" if later else ""
+    also = f" ({counted(later, 'node')} of these DLA would also support)" if later else ""
     said.append(
-        f"cut the model at {named}{more}: then DLA runs the {counted(len(first), 'node')} before the cut and the GPU "
-        f"the rest{also}, and {counted(len(ends), 'tensor')} {'passes' if len(ends) == 1 else 'pass'} in place of "
+        f"cut the model at {named}{more}: then DLA runs the {counted(len(first), 'node')} before the cut, the GPU "
+        f"runs the rest{also}, and {counted(len(ends), 'tensor')} {'passes' if len(ends) == 1 else 'pass'} instead of "
         f"{len(passed)}"
     )
     return ["; ".join(said)]

@@ -364,7 +364,7 @@ class Driver:
             return
         for node in builder.alive:
             left = not self.context.is_lowered(node.key) and builder.why_unsupported(node) is not None
-            require(not left, f"DLA has no {node.op} either: it runs on the GPU, which takes it as it is")
+            require(not left, f"DLA has no {node.op} either: it runs on the GPU, which supports it")
 
     def grant(self, nodes: int) -> None:
         """A rule over the whole model has made nodes, which others may rewrite."""

@@ -36,7 +36,11 @@ def check_profiles(profiles: Sequence[Profile], proto: Any, command: str, folder
     if left:
         verb = "is dynamic and has" if len(left) == 1 else "are dynamic and have"
         _refuse(
-            left, f"{verb} no --profile, which says what shapes", command, profile_texts(proposed(proto, folder)), given
+            left,
+            f"{verb} no --profile, which sets the shapes that",
+            command,
+            profile_texts(proposed(proto, folder)),
+            given,
         )
 
 
@@ -56,7 +60,7 @@ def with_values(
         if left:
             verb = "is read as sizes and has" if len(left) == 1 else "are read as sizes and have"
             offered = dict.fromkeys(left, "MIN,OPT,MAX") | profile_texts(proposed(model, folder))
-            _refuse(left, f"{verb} no --profile, which says what values", command, offered, given)
+            _refuse(left, f"{verb} no --profile, which sets the values that", command, offered, given)
         plain = {t.name for t in inputs if t.name not in sizes and all(d >= 0 for d in t.shape)}
         return [{name: shapes for name, shapes in profile.items() if name not in plain} for profile in profiles]
 
@@ -72,7 +76,7 @@ def _refuse(
         f" --profile {shlex.quote(f'{name}:{text}')}" for name, text in offered.items() if name not in given
     )
     raise UsageError(
-        f"{names} {what} the engine takes. --profile {left[0]}:MIN,OPT,MAX allows all from MIN to MAX, such as:",
+        f"{names} {what} the engine accepts. --profile {left[0]}:MIN,OPT,MAX allows all from MIN to MAX, such as:",
         f"  {command}{words}",
     )
 
