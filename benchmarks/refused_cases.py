@@ -30,13 +30,13 @@ from surgeon.pipeline.source import Source
 
 PAGE = Path(__file__).parents[1] / "docs/refused-cases.md"
 MOST_ELEMENTS = 16  # of an input that an exported model has as a constant
-HEAD = """# Operator cases that stay refused
+HEAD = """# Operator tests that are still unsupported
 
-After surgeon, TensorRT-RTX 1.7.1 takes {built:,} of ONNX's {total:,} operator cases as ONNX means them.
-This table has the other {left}. A case is here, too, where a parser reads a node with another meaning.
+After `surgeon rewrite`, TensorRT-RTX 1.7.1 builds {built:,} of ONNX's {total:,} operator tests,
+and reads them with ONNX's meaning. This table has the other {left}.
 `python benchmarks/refused_cases.py --write` made it, with onnx {onnx}.
 
-| operator | cases | why | what a person can do |
+| operator | tests | why | advice |
 |---|---|---|---|
 """
 
@@ -97,7 +97,7 @@ def refusal(model: ModelProto) -> Refused | None:
         return Refused(first_operator(model), first.why.rstrip("."), advice_for(result, Source(model), options)[0])
     found, why = corpus_rtx.build(result.model.SerializeToString())
     said = " ".join(why.split())[:150].rstrip(" .:")
-    return None if found == "built" else Refused(first_operator(model), f"TensorRT-RTX says: {said}", NONE)
+    return None if found == "built" else Refused(first_operator(model), f"TensorRT-RTX reports: {said}", NONE)
 
 
 def first_operator(model: ModelProto) -> str:
