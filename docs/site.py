@@ -52,6 +52,10 @@ STYLE = """
   .md-typeset .stacked table:not([class]) td { border: 0; padding: .2rem .6rem; }
   .stacked code { white-space: pre-wrap; overflow-wrap: anywhere; }
 }
+@media (min-width: 45em) {
+  .md-typeset td code { word-break: normal; }
+  .md-typeset .stacked td code { overflow-wrap: anywhere; }
+}
 .y, .legend .y { color: #1a7f4b; } .i a, .legend .i { color: #c77700; } .n { color: #c0392b; opacity: .7; }
 .md-typeset table:not([class]) th:empty { padding: 0; }
 .drawing svg rect { fill: none; stroke: var(--md-default-fg-color--light); }
