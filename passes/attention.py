@@ -48,7 +48,7 @@ def decompose(b, q, k, v):
     mask, past_key, past_value, lengths = [*b.root.inputs[3:], None, None, None, None][:4]
     attr, dtype, rank = b.root.attr, b.dtype(q), b.rank(q)
     require(past_key is None and past_value is None, "it has past keys and values")
-    require(sum(o is not None for o in b.root.outputs) == 1, "more than one output is asked for")
+    require(sum(o is not None for o in b.root.outputs) == 1, "more than one output is used")
     require(not (attr("is_causal") and lengths is not None), "with is_causal its lengths say where the diagonal begins")
     require(all((b.root.attrs.get(f"{s}_window_size", -1)) < 0 for s in ("left", "right")), "it has a window")
     require(dtype in LOWEST and rank in (3, 4), "the type or the rank of the query is not known")

@@ -439,7 +439,7 @@ def _repaired(b: Builder, why: str, mode: str) -> tuple[str, float]:
     if wanted is None:
         b.warn(f"lost epsilon: {why}. A row of zeros gives NaN; --repair-eps puts an epsilon back")
         return "add_norm", 0.0
-    b.warn(f"lost epsilon: {why}. It is {float(wanted):g} now, as asked for")
+    b.warn(f"lost epsilon: {why}. It is {float(wanted):g} now, as requested")
     b.tolerance = 1e30  # the user asked for other numbers than the file's: the proof sees to NaN and inf alone
     return mode, float(np.float32(wanted))
 

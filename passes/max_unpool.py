@@ -31,7 +31,7 @@ def decompose(b, x, indices):
         return _scattered(b, x, indices, [size(b, pooled, axis) for axis in range(rank + 2)])
     pads, kernel, strides = node.attr("pads") or [0] * 2 * rank, node.attr("kernel_shape"), per_axis(node, "strides", 1)
     if not all(isinstance(d, int) for d in shape[1:]):
-        require(len(node.inputs) < 3, "its sizes are not static, and it is asked for an output_shape")
+        require(len(node.inputs) < 3, "its sizes are not static, and it has an output_shape")
         return _of_any_size(b, x, indices, [kernel[a] - pads[a] - pads[a + rank] for a in range(rank)], strides)
     sizes = [(shape[a + 2] - 1) * strides[a] - pads[a] - pads[a + rank] + kernel[a] for a in range(rank)]
     batch = shape[0] if isinstance(shape[0], int) else -1

@@ -116,7 +116,7 @@ def repaired(b, x, slope):
         f"ONNX means the last dimension of {_text(shape)} by a slope [{slope.size}]; if the file means channels, "
         "give the option repair_prelu=1 and --allow-unproved",
     )
-    b.warn(f"the slope [{slope.size}] on {_text(shape)} is read as one slope a channel")
+    b.warn(f"the slope [{slope.size}] on {_text(shape)} is read as one slope for each channel")
     if not known:
         b.tolerance = 1e30  # the user says that the file means other numbers than ONNX reads where W is C
     return b.PRelu(x, slope.reshape((-1,) + (1,) * (len(shape) - 2)))

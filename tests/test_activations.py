@@ -236,7 +236,7 @@ def test_mxnet_slopes_are_repaired_where_asked() -> None:
     n = Net((1, 3, 1, 2))
     model = n.model(n.PRelu("x", n.c([0.5, 1, 2])))
     result = surgeon.rewrite(model, target="8.4", allow_unproved=True)
-    assert any("one slope a channel" in w for w in result.report.warnings)
+    assert any("one slope for each channel" in w for w in result.report.warnings)
     x = -np.arange(1, 7, dtype=np.float32).reshape(1, 3, 1, 2)
     np.testing.assert_array_equal(run(result.model, x).reshape(-1), [-0.5, -1, -3, -4, -10, -12])
 

@@ -354,7 +354,7 @@ def test_fp16_that_could_not_be_compared(tmp_path: Path, capsys: Captured) -> No
     assert run(*words, "--allow-unproved") == 0
     assert "not compared: the model's opset is older than 9" in capsys.readouterr().out
     assert run(*words, "--verify", "none") == 0
-    assert "not compared: not asked for" in capsys.readouterr().out
+    assert "not compared: not requested" in capsys.readouterr().out
 
 
 def test_reports(tmp_path: Path, capsys: Captured) -> None:

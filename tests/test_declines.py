@@ -1,6 +1,6 @@
 """Why a pass leaves a node alone: tests/declines has a file a pass, with a few lines for each guard.
 
-    # its products are asked for, and it has a mask
+    # its products are used, and it has a mask
     # opset: 17
     (float[2,5,8] q, int32[2,6] m) => (float[2,5,8] y)
     y = com.microsoft.MultiHeadAttention (q, m)

@@ -225,7 +225,7 @@ def test_a_dash_is_no_file(option: list[str], tmp_path: Path, capsys: pytest.Cap
     """Who asks for it means standard output."""
     out = [str(tmp_path / "out.onnx")] if option else []
     assert main(["rewrite", str(model(tmp_path)), *out, *option, "-", "--target", "8.4"]) == 2
-    assert "writes files, no pipes" in capsys.readouterr().err
+    assert "writes files, not pipes" in capsys.readouterr().err
     assert names(tmp_path) == ["in.onnx"] and not Path("-").exists()
 
 
@@ -241,7 +241,7 @@ def test_a_pipe_is_neither_input_nor_output(tmp_path: Path, capsys: pytest.Captu
     assert main(["rewrite", str(pipe), str(tmp_path / "out.onnx"), "--target", "8.4"]) == 2
     assert "is a pipe or a device" in capsys.readouterr().err
     assert main(["rewrite", "-", str(tmp_path / "out.onnx"), "--target", "8.4"]) == 2
-    assert "surgeon reads files, no pipes." in capsys.readouterr().err
+    assert "surgeon reads files, not pipes." in capsys.readouterr().err
     assert names(tmp_path) == ["in.onnx", "pipe"] and pipe.is_fifo()
 
 

@@ -65,7 +65,7 @@ def test_with_tune_a_layer_is_in_int8_where_that_saves_bytes() -> None:
     """The products of 1x1 have 1 kB of weights, and 4 kB of results; those of 3x3 have 9 kB of weights."""
     options = Options.checked(RewriteOptions(target="rtx", int8=True, tune=True, data=samples()))
     assert len(Quantization(model(), options, Samples.of(samples()), INT8).found) == 2
-    with pytest.raises(ModelError, match="TensorRT-RTX moves more bytes for it in int8"):
+    with pytest.raises(ModelError, match="in int8 TensorRT-RTX moves more bytes"):
         Quantization(model(TWO.replace("FAR", "1")), options, Samples.of(samples()), INT8)
 
 

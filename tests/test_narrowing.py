@@ -138,7 +138,7 @@ def test_ranks_of_what_fp32_cannot_tell_apart_are_told() -> None:
 
 
 def test_what_rounding_does_not_explain_is_refused() -> None:
-    with pytest.raises(ModelError, match="other types change the output 'y' on random inputs by more than they round"):
+    with pytest.raises(ModelError, match="other types change the output 'y' on random inputs by more than their"):
         narrowed(CANCELLING)
 
 

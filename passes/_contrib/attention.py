@@ -167,7 +167,7 @@ def multi_head(b, query, key, value, bias, mask, added, past_key, past_value, le
     if past_key is not None:
         k, v = b.Concat(past_key, k, axis=2), b.Concat(needed(past_value), v, axis=2)
     y, scores = attended(b, Heads(q, k, v, b.static_size(q, 3)), mask, added)
-    require(not asks_for(b, 3) or (mask is None and added is None), "its products are asked for, and it has a mask")
+    require(not asks_for(b, 3) or (mask is None and added is None), "its products are used, and it has a mask")
     return in_place(b, y, k, v, scores)
 
 
@@ -288,7 +288,7 @@ def grouped(b, query, key, value, past_key, past_value, lengths, total, cos, sin
     )
     require(padded is None, "its new keys are padded")
     require(not attr("sliding_window_cache"), "its cache drops what is after the window")
-    require(not asks_for(b, 3), "its products are asked for")
+    require(not asks_for(b, 3), "its products are used")
     require(b.opset >= 12, "before opset 12 there is no GatherND of batches")
     require(b.dtype(query) in LOWEST, "it is neither fp32 nor fp16")
     heads, groups = attr("kv_num_heads"), attr("num_heads") // attr("kv_num_heads")

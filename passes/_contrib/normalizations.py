@@ -78,7 +78,7 @@ def summed(b: Builder, x: Value, *others: Value | None) -> tuple[Value, int]:
 
 def require_moments_unasked(b: Builder) -> None:
     for index in (1, 2):
-        require_unasked(b, index, "its mean and its deviation, which are for training, are asked for")
+        require_unasked(b, index, "its mean and its deviation, which are for training, are used")
 
 
 @body("SimplifiedLayerNormalization", domain="")

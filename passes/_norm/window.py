@@ -308,7 +308,7 @@ def _mended(b: Builder, epsilon: float) -> float:
     if wanted is None:
         b.warn("lost epsilon: the variance has none, so a constant input divides by zero; --repair-eps gives it one")
         return 0.0
-    b.warn(f"lost epsilon: {float(wanted):g} repairs it, as asked for")
+    b.warn(f"lost epsilon: {float(wanted):g} repairs it, as requested")
     b.tolerance = 1e30  # the user asked for other numbers than the file's
     return float(wanted)
 

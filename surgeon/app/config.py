@@ -84,7 +84,7 @@ def _texts(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
         o = by_name.get(name) or known.get(name)
         if o is None:
             meant = did_you_mean(name, {*known, *by_name})
-            raise UsageError(f"'{path}' has an option '{key}', which there is not.{meant}")
+            raise UsageError(f"'{path}' has an unknown option '{key}'.{meant}")
         if not o.kind.fits(value):
             raise UsageError(f"{key} in '{path}' is {o.kind.wanted}, not {value!r}.")
         if o.name in found:

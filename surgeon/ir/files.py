@@ -154,7 +154,7 @@ def _kind(data: bytes) -> str:
 def content(path: Path) -> bytes:
     """The bytes of a file. Raises ModelError."""
     if not path.exists():
-        hint = " surgeon reads files, no pipes." if path.name == "-" else ""
+        hint = " surgeon reads files, not pipes." if path.name == "-" else ""
         raise ModelError(f"there is no file '{path}'.{hint}")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; surgeon reads an ONNX file.")
@@ -347,7 +347,7 @@ def is_large(model: ModelProto) -> bool:
 def check_writable(path: Path, *sources: Path) -> None:
     """Raise ModelError where `path` cannot become an output, as one of the `sources` that are read cannot."""
     if path.name == "-":
-        raise ModelError("surgeon writes files, no pipes: name a file in place of '-'.")
+        raise ModelError("surgeon writes files, not pipes: name a file instead of '-'.")
     if path.is_dir():
         raise ModelError(f"'{path}' is a folder; name the file to write.")
     if (path.exists() and not path.is_file()) or _is_descriptor(path):

@@ -113,7 +113,7 @@ class _Trials(Walk):
             if depends.isdisjoint(reads(node)):
                 continue
             if _is_suppression(node):
-                raise ModelError(f"{label_of(node)} reads what another one found, so their rows cannot be fixed.")
+                raise ModelError(f"{label_of(node)} reads the result of another one, so their rows cannot be fixed.")
             found.append(node)
             depends.update(node.output)
         return found
@@ -281,6 +281,6 @@ def _compared(
                 one, other = np.take(one, shared, axis), np.take(other, shared, axis)
             found = difference(other, one)
             if found.why:
-                raise ModelError(f"the rows cannot be fixed: the output '{info.name}' is another one: {found.why}.")
+                raise ModelError(f"the rows cannot be fixed: the output '{info.name}' changes: {found.why}.")
             worst = max(worst, found.error)
     return worst, sizes

@@ -614,5 +614,5 @@ def _difference(
         raise Mixed(f"{told} has the shape {list(together.shape)} for a batch of {count}")
     found = difference(part, alone)
     if found.why:
-        raise Mixed(f"in {told}, sample {first} of {count} is another one than alone: {found.why}")
+        raise Mixed(f"in {told}, sample {first} of {count} differs from the same sample alone: {found.why}")
     return found.error

@@ -122,4 +122,4 @@ def _prove(before: ModelProto, after: ModelProto, arrays: Mapping[str, np.ndarra
         found, expected = new.run(feeds), old.run(feeds | dict(arrays))
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
         if one.dtype != other.dtype or not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-            raise ModelError(f"with the value of --set the output '{info.name}' is another one than with the input.")
+            raise ModelError(f"with the value of --set the output '{info.name}' differs from that with the input.")

@@ -198,6 +198,6 @@ def _prove(before: ModelProto, after: ModelProto, steps: Mapping[str, _Step], sh
     for info, one, other in zip(before.graph.output, found, expected, strict=True):
         moved = difference(one, other, times=1.0)
         if moved.why:
-            raise ModelError(f"with the inputs in another form the output '{info.name}' is another one: {moved.why}.")
+            raise ModelError(f"the new form of the inputs changes the output '{info.name}': {moved.why}.")
         worst = max(worst, moved.error)
     return worst

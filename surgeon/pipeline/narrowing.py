@@ -180,5 +180,5 @@ def _difference(what: str, found: np.ndarray, rounded: np.ndarray, exact: np.nda
     found = found.astype(exact.dtype)
     judged = compare(found, rounded, tolerance=TOLERANCE[FLOAT], finite=True, exact=lambda: exact)
     if judged.why:
-        raise ModelError(f"other types change {what} by more than they round: {judged.why}")
+        raise ModelError(f"other types change {what} by more than their rounding: {judged.why}")
     return compare(found, exact, tolerance=np.inf, finite=True).error if is_float(exact.dtype) else 0.0

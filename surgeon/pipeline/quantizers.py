@@ -208,7 +208,7 @@ class Unquantized(NamedTuple):
     def check(self) -> None:
         """Raise ModelError where nothing says what numbers weights are."""
         if self.unknown:
-            raise ModelError(f"the scale of the weights '{self.unknown[0]}' is NaN: nothing says what they are.")
+            raise ModelError(f"the scale of the weights '{self.unknown[0]}' is NaN, so their values are unknown.")
 
 
 def unquantized(source: ModelProto) -> Unquantized:

@@ -137,7 +137,7 @@ class Source:
             why = self.invalid(full_check=True)
             if not why:
                 raise
-            raise ModelError(f"{why.rstrip('.')}. Mend the model, or export it again.") from error
+            raise ModelError(f"{why.rstrip('.')}. Repair the model, or export it again.") from error
 
 
 def _functions_apart(model: ModelProto) -> list[ModelProto]:

@@ -202,7 +202,7 @@ def convert(
     result.half, result.single = _counts(plan)
     result.warnings += [TRAINED] if model.training_info and result.half else []
     if not verify:
-        result.not_compared = "not asked for"
+        result.not_compared = "not requested"
     elif weights is None:
         told = make_loadable(result.model)
         result.warnings += [told] if told else []
