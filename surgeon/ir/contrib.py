@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 from onnx import NodeProto, TensorProto, TypeProto, defs, helper, numpy_helper
 
+from surgeon.ir.data_file import data_beside
 from surgeon.ir.lattice import read_type
 
 DOMAIN = "com.microsoft"
@@ -298,108 +299,46 @@ def is_onnxruntimes(node: NodeProto, opset: int) -> bool:
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-CONV = "auto_pad dilations group=1 kernel_shape pads strides"
-POOL = "auto_pad ceil_mode=0 count_include_pad=0 dilations kernel_shape pads strides"
-# The schemas of ONNX Runtime's own operators, some of which are called as those of ONNX:
-# operator | inputs with their types, ? where they may be left out | outputs | attributes with their defaults
-# fmt: off
-TABLE: dict[str, tuple[str, str, str, Infer]] = {
-    "Attention": ("input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
-        "output:T present:T",
-        "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 qkv_hidden_sizes "
-        "rotary_embedding_dim=0 scale unidirectional=0", partial(_attention, like=0, past=4)),
-    "BiasAdd": ("X:T bias:T skip:T", "Y:T", "", _like(0)),
-    "BiasGelu": ("A:T B:T", "C:T", "", _like(0)),
-    "BiasSoftmax": ("data:T bias:T", "output:T", "axis=1 is_inner_broadcast", _like(0)),
-    "BiasSplitGelu": ("X:T bias:T", "Y:T", "", _last(lambda ctx, n: n // 2 if isinstance(n, int) else None)),
-    "CDist": ("A:T B:T", "C:T", "metric", _returns(0, lambda ctx: [(_shape(ctx, p) or [None])[0] for p in (0, 1)])),
-    "DequantizeLinear": ("x:Q x_scale:T x_zero_point?:Q", "y:T", "axis=1", _returns(1, partial(_shape, position=0))),
-    "DynamicQuantizeLSTM": ("X:T W:Q R:Q B?:T sequence_lens?:I initial_h?:T initial_c?:T P?:T W_scale:T W_zero_point:Q "
-        "R_scale:T R_zero_point:Q", "Y:T Y_h:T Y_c:T", "activations clip direction hidden_size input_forget=0", _lstm),
-    "DynamicQuantizeMatMul": ("A:T B:Q b_scale:T b_zero_point?:Q bias?:T", "Y:T", "", _float_product(1, 0)),
-    "EmbedLayerNormalization": ("input_ids:I segment_ids?:I word_embedding:T position_embedding:T segment_embedding?:T "
-        "gamma:T beta:T mask?:I position_ids?:I", "output:T mask_index:I embedding_sum:T",
-        "epsilon=1e-12 mask_index_type", _embed(0, 2, 2)),
-    "ExpandDims": ("X:T axis:I", "Y:T", "", _returns(0, _expanded)),
-    "FastGelu": ("X:T bias?:T", "Y:T", "", _like(0)),
-    "FusedConv": ("X:T W:T B?:T Z?:T", "Y:T", f"{CONV} fused_activation activation_params", _as("Conv", 0, 1, 2)),
-    "FusedGemm": ("A:T B:T C?:T", "Y:T",
-        "alpha=1.0 beta=1.0 transA=0 transB=0 fused_activation activation_alpha activation_beta activation_gamma",
-        _as("Gemm", 0, 1, 2)),
-    "FusedMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0 transBatchA=0 transBatchB=0",
-        _returns(0, _fused_matmul)),
-    "GatherBlockQuantized": ("data:Q indices:I scales:T zero_points?:Q", "output:T",
-        "bits=4 block_size=128 gather_axis=0 quantize_axis=1", _returns(2, _gathered)),
-    "Gelu": ("X:T", "Y:T", "", _like(0)),
-    "GemmFastGelu": ("X:T W:T bias?:T", "Y:T", "", _float_product(1, 0)),
-    "GroupNorm": ("X:T gamma:M beta:M", "Y:T", "activation channels_last=1 epsilon=1e-5 groups", _like(0)),
-    "GroupQueryAttention": ("query:T key?:T value?:T past_key?:C past_value?:C seqlens_k:M total_sequence_length:M "
-        "cos_cache?:T sin_cache?:T position_ids?:I attention_bias?:T head_sink?:T k_scale?:S v_scale?:S "
-        "q_norm_weight?:T k_norm_weight?:T query_seqlens?:M", "output:T present_key:C present_value:C output_qk:T",
-        "causal=1 do_rotary=0 k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads local_window_size=-1 "
-        "num_heads q_norm_epsilon qk_norm_epsilon=1e-6 qk_output=0 rotary_interleaved=0 scale sliding_window_cache=0 "
-        "smooth_softmax=0 softcap=0.0 v_quant_type", _grouped),
-    "Inverse": ("X:T", "Y:T", "", _like(0)),
-    "MatMulBnb4": ("A:T B:Q absmax:T", "Y:T", "K N block_size quant_type training_mode=0 transB=1", _last(_columns)),
-    "MatMulIntegerToFloat": ("A:P B:Q a_scale:T b_scale:T a_zero_point?:P b_zero_point?:Q bias?:T", "Y:T", "",
-        _float_product(1, 2)),
-    "MatMulNBits": ("A:T B:Q scales:T zero_points?:Z g_idx?:I bias?:T", "Y:T",
-        "K N accuracy_level=0 bits=4 block_size weight_prepacked=0", _last(lambda ctx, n: _int(ctx, "N"))),
-    "MoE": ("input:T router_probs:T fc1_experts_weights:T fc1_experts_bias?:T fc2_experts_weights:T "
-        "fc2_experts_bias?:T fc3_experts_weights?:T fc3_experts_bias?:T", "output:T",
-        "activation_alpha=1.0 activation_beta=0.0 activation_type k=1 normalize_routing_weights=0 swiglu_fusion=0 "
-        "swiglu_limit swiglu_limit_after_activation=0 use_sparse_mixer=0", _like(0)),
-    "MultiHeadAttention": ("query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T "
-        "past_value?:T past_sequence_length?:M cache_indirection?:M", "output:T present_key:T present_value:T qk:T",
-        "mask_filter_value=-10000.0 num_heads scale unidirectional=0", _multi_head),
-    "NhwcConv": ("X:T W:T B?:T", "Y:T", CONV, _channels_last("Conv", weights=1, filters_last=True, default=1)),
-    "NhwcFusedConv": ("X:T W:T B?:T Z?:T", "Y:T", f"{CONV} fused_activation activation_params",
-        _channels_last("Conv", weights=1, default=1)),
-    "NhwcMaxPool": ("x:T", "y:T", "auto_pad ceil_mode=0 dilations kernel_shape pads strides",
-        _channels_last("MaxPool", default=1)),
-    "QAttention": ("input:P weight:Q bias:T input_scale:T weight_scale:T mask_index?:M input_zero_point?:P "
-        "weight_zero_point?:Q past?:T", "output:T present:T",
-        "num_heads do_rotary=0 mask_filter_value=-10000.0 past_present_share_buffer=0 scale unidirectional=0",
-        partial(_attention, like=3, past=8)),
-    "QEmbedLayerNormalization": ("input_ids:I segment_ids?:I word_embedding_quant:Q position_embedding_quant:Q "
-        "segment_embedding?:Q gamma_quant:Q beta_quant:Q mask?:I word_embedding_scale:T position_embedding_scale:T "
-        "segment_embedding_scale?:T gamma_scale:T beta_scale:T word_embedding_zero_point:Q "
-        "position_embedding_zero_point:Q segment_embedding_zero_point?:Q gamma_zero_point:Q beta_zero_point:Q",
-        "layernorm_out:T mask_index_out:I", "epsilon=1e-12", _embed(0, 2, 8)),
-    "QGemm": ("A:P a_scale:T a_zero_point:P B:Q b_scale:T b_zero_point:Q C?:I y_scale?:T y_zero_point?:Z", "Y:U",
-        "alpha=1.0 transA=0 transB=0", _gemm),
-    "QLinearAdd": ("A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T", "C:T", "",
-        _as("Add", 0, 3, quantized=True)),
-    "QLinearAveragePool": ("X:T x_scale:F x_zero_point?:T y_scale:F y_zero_point?:T", "Y:T", f"{POOL} channels_last=0",
-        _channels_last("AveragePool")),
-    "QLinearConcat": ("Y_scale:F Y_zero_point:T inputs*:V", "Y:T", "axis", _returns(1, _concat)),
-    "QLinearConv": ("x:T x_scale:F x_zero_point:T w:Q w_scale:F w_zero_point:Q y_scale:F y_zero_point:Z B?:I", "y:Z",
-        f"{CONV} channels_last=0", _channels_last("Conv", elem_of=7, weights=3)),
-    "QLinearGlobalAveragePool": ("X:T x_scale:F x_zero_point:T y_scale:F y_zero_point:T", "Y:T", "channels_last=0",
-        _channels_last("GlobalAveragePool")),
-    "QLinearLeakyRelu": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "alpha=0.01", _like(0)),
-    "QLinearMul": ("A:T A_scale:F A_zero_point?:T B:T B_scale:F B_zero_point?:T C_scale:F C_zero_point?:T", "C:T", "",
-        _as("Mul", 0, 3, quantized=True)),
-    "QLinearReduceMean": ("data:T data_scale:F data_zero_point?:T reduced_scale:F reduced_zero_point?:T", "reduced:T",
-        "axes keepdims", _as("ReduceMean", 0, opset=13, quantized=True)),
-    "QLinearSigmoid": ("X:T X_scale:F X_zero_point?:T Y_scale:F Y_zero_point?:T", "Y:T", "", _like(0)),
-    "QLinearSoftmax": ("X:T X_scale:F x_zero_point?:T y_scale:F y_zero_point:T", "Y:T", "axis=-1 opset", _like(0)),
-    "QLinearWhere": ("condition:B X:T x_scale:F x_zero_point:T Y:T y_scale:F y_zero_point:T z_scale:F z_zero_point:T",
-        "Z:T", "", _as("Where", 0, 1, 4)),
-    "QuantizeLinear": ("x:T y_scale:T y_zero_point?:Q", "y:Q", "axis=1", _quantized),
-    "QuickGelu": ("X:T", "Y:T", "alpha=1.702", _like(0)),
-    "RotaryEmbedding": ("input:T position_ids:M cos_cache:T sin_cache:T", "output:T",
-        "interleaved=0 is_packed_batching=0 num_heads=0 rotary_embedding_dim=0 scale=1.0", _like(0)),
-    "SkipGroupNorm": ("X:T gamma:M beta:M skip:T bias?:T", "Y:T S:T", "activation channels_last=1 epsilon=1e-5 groups",
-        _like(0, 0)),
-    "SkipLayerNormalization": ("input:T skip:T gamma:T beta?:T bias?:T",
-        "output:T mean:U inv_std_var:U input_skip_bias_sum:T", "epsilon=1e-12", _skip_norm),
-    "SkipSimplifiedLayerNormalization": ("input:T skip:T gamma:T bias?:T",
-        "output:T mean:U inv_std_var:U input_skip_bias_sum:T", "epsilon=1e-12", _skip_norm),
-    "Trilu": ("X:T k?:I", "Y:T", "upper=1", _like(0)),
-    "TransposeMatMul": ("A:T B:T", "Y:T", "alpha=1.0 transA=0 transB=0", _returns(0, _fused_matmul)),
+# What infers the outputs of those that have not simply the type and the shape of their first input.
+INFER: dict[str, Infer] = {
+    "Attention": partial(_attention, like=0, past=4),
+    "BiasSplitGelu": _last(lambda ctx, n: n // 2 if isinstance(n, int) else None),
+    "CDist": _returns(0, lambda ctx: [(_shape(ctx, p) or [None])[0] for p in (0, 1)]),
+    "DequantizeLinear": _returns(1, partial(_shape, position=0)),
+    "DynamicQuantizeLSTM": _lstm,
+    "DynamicQuantizeMatMul": _float_product(1, 0),
+    "EmbedLayerNormalization": _embed(0, 2, 2),
+    "ExpandDims": _returns(0, _expanded),
+    "FusedConv": _as("Conv", 0, 1, 2),
+    "FusedGemm": _as("Gemm", 0, 1, 2),
+    "FusedMatMul": _returns(0, _fused_matmul),
+    "GatherBlockQuantized": _returns(2, _gathered),
+    "GemmFastGelu": _float_product(1, 0),
+    "GroupQueryAttention": _grouped,
+    "MatMulBnb4": _last(_columns),
+    "MatMulIntegerToFloat": _float_product(1, 2),
+    "MatMulNBits": _last(lambda ctx, n: _int(ctx, "N")),
+    "MultiHeadAttention": _multi_head,
+    "NhwcConv": _channels_last("Conv", weights=1, filters_last=True, default=1),
+    "NhwcFusedConv": _channels_last("Conv", weights=1, default=1),
+    "NhwcMaxPool": _channels_last("MaxPool", default=1),
+    "QAttention": partial(_attention, like=3, past=8),
+    "QEmbedLayerNormalization": _embed(0, 2, 8),
+    "QGemm": _gemm,
+    "QLinearAdd": _as("Add", 0, 3, quantized=True),
+    "QLinearAveragePool": _channels_last("AveragePool"),
+    "QLinearConcat": _returns(1, _concat),
+    "QLinearConv": _channels_last("Conv", elem_of=7, weights=3),
+    "QLinearGlobalAveragePool": _channels_last("GlobalAveragePool"),
+    "QLinearMul": _as("Mul", 0, 3, quantized=True),
+    "QLinearReduceMean": _as("ReduceMean", 0, opset=13, quantized=True),
+    "QLinearWhere": _as("Where", 0, 1, 4),
+    "QuantizeLinear": _quantized,
+    "SkipGroupNorm": _like(0, 0),
+    "SkipLayerNormalization": _skip_norm,
+    "SkipSimplifiedLayerNormalization": _skip_norm,
+    "TransposeMatMul": _returns(0, _fused_matmul),
 }
-# fmt: on
 # The types of attributes without a default, where those are not single integers.
 KINDS = {
     "FLOAT": "activation_alpha activation_beta activation_gamma clip k_norm_epsilon q_norm_epsilon scale swiglu_limit",
@@ -416,23 +355,29 @@ ANY = [
 
 
 @cache
+def table() -> dict[str, dict[str, str]]:
+    """The rows of contrib.toml, which explains them, by operator."""
+    return data_beside(__file__)
+
+
+@cache
 def schema(op: str) -> defs.OpSchema | None:
     """The schema of an operator of `com.microsoft`; None for one that surgeon does not know."""
-    row = TABLE.get(op)
+    row = table().get(op)
     if row is None:
         return None
-    inputs, outputs, attributes, infer = row
-    names = {part.partition(":")[2] for part in f"{inputs} {outputs}".split()} - set(FIXED)
+    inputs, outputs, attributes = (row.get(key, "").split() for key in ("inputs", "outputs", "attributes"))
+    names = {part.partition(":")[2] for part in (*inputs, *outputs)} - set(FIXED)
     spec = defs.OpSchema(
         op,
         DOMAIN,
         1,
-        inputs=[_formal(text) for text in inputs.split()],
-        outputs=[_formal(text if k == 0 else text.replace(":", "?:")) for k, text in enumerate(outputs.split())],
+        inputs=[_formal(text) for text in inputs],
+        outputs=[_formal(text if k == 0 else text.replace(":", "?:")) for k, text in enumerate(outputs)],
         type_constraints=[(name, ANY, "") for name in sorted(names)],
-        attributes=[_attribute(text) for text in attributes.split()],
+        attributes=[_attribute(text) for text in attributes],
     )
-    spec.set_type_and_shape_inference_function(_silent(infer))
+    spec.set_type_and_shape_inference_function(_silent(INFER.get(op, _like(0))))
     return spec
 
 

@@ -89,7 +89,7 @@ def _read_as(model: ModelProto, names: frozenset[str]) -> Iterator[tuple[Role, f
 def _role(node: NodeProto, position: int) -> Role:
     """A position is one along a dimension, a length is at most that; of a size few numbers are valid: axes, counts."""
     lengths: tuple[int, ...] = ()
-    if node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.TABLE:
+    if node.domain in (contrib.DOMAIN, DEFINED) and node.op_type in contrib.table():
         positions, sizes = (table.get(node.op_type, ()) for table in (POSITIONS_THERE, SIZES_THERE))
     elif node.domain or node.op_type not in OPERATORS.keys() - HOLD_BODIES or position >= len(node.input):
         return "size"
