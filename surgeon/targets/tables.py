@@ -1,6 +1,6 @@
 """What the parser of each release knows: its operators, its opset, and the inputs that it reads in a special way.
 
-`IMPORTERS` says which release learned an operator. `conditions` says when a node of such an operator is refused all
+tables.toml says which release learned an operator. `conditions` says when a node of such an operator is refused all
 the same, or read with another meaning than ONNX's.
 
 Sources are files of github.com/onnx/onnx-tensorrt at the commit that a release was built from, written
@@ -11,79 +11,27 @@ another release may differ.
 
 from functools import cache
 
+from surgeon.ir.data_file import data_beside
 from surgeon.ir.operators import REDUCES
-from surgeon.targets.releases import EVERY_RELEASE, EVERYWHERE, Range, Version, between, since, up_to
+from surgeon.targets.releases import EVERYWHERE, Range, Version, between, parse, since, up_to, version_of
 
 RTX_MEASURED = "1.7.1"
 # Read in the kernels that TensorRT-RTX 1.7.1 writes for fp16: squares and their sum are in fp32, the root is rounded.
 RTX_SUMS_IN_FP32 = frozenset({"ReduceL2"})
 
-# ---- which release learned which operator ----------------------------------------------------------------------------
-# From DEFINE_BUILTIN_OP_IMPORTER in each tree; 10.4 to 11.0 from the change log (docs/trt-support.md section 1).
+_TABLE = data_beside(__file__)
 
 # (first release, source, operators)
-# fmt: off
-IMPORTERS: tuple[tuple[Version, str, str], ...] = (
-    (
-        (6, 0),
-        "onnx-tensorrt@6.0",
-        ("Abs Acos Acosh Add ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BatchNormalization Cast Ceil Clip "
-        "Concat Constant Conv ConvTranspose Cos Cosh DepthToSpace Div Dropout Elu Exp Flatten Floor Gather Gemm "
-        "GlobalAveragePool GlobalMaxPool HardSigmoid Identity ImageScaler InstanceNormalization LRN LeakyRelu Log "
-        "LogSoftmax MatMul Max MaxPool Mean Min Mul Neg PRelu Pad ParametricSoftplus Pow Reciprocal ReduceL1 "
-        "ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare "
-        "Relu Reshape Resize ScaledTanh Selu Shape Sigmoid Size Slice Softmax Softplus Softsign SpaceToDepth Split "
-        "Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu TopK Transpose Unsqueeze Upsample"),
-    ),
-    (
-        (7, 0),
-        "onnx-tensorrt@84b5be1",
-        ("And ConstantOfShape DequantizeLinear Equal Erf Expand GRU Greater LSTM Less Loop Not Or QuantizeLinear RNN "
-        "RandomUniform RandomUniformLike Range Scan Sin Sinh Tile Where"),
-    ),
-    ((7, 1), "onnx-tensorrt@7994a46", "GlobalLpPool If"),
-    (
-        (7, 2, 2),
-        "onnx-tensorrt@803e699",
-        "Celu CumSum EyeLike GatherElements GreaterOrEqual LessOrEqual LpNormalization LpPool ReverseSequence",
-    ),
-    ((8, 0), "onnx-tensorrt@4225037", "NonMaxSuppression"),
-    ((8, 2), "onnx-tensorrt@4f54a19", "Einsum GatherND IsNaN Round Scatter ScatterElements ScatterND Sign"),
-    ((8, 4), "onnx-tensorrt@9f82b2b", "HardSwish Shrink Xor"),
-    (
-        (8, 5),
-        "onnx-tensorrt@fd119fe",
-        "GridSample MeanVarianceNormalization Mod NonZero OneHot RandomNormal RandomNormalLike RoiAlign Trilu",
-    ),
-    ((8, 6), "onnx-tensorrt@6ba67d3", "GroupNormalization IsInf LayerNormalization"),
-    ((9, 1), "onnx-tensorrt@877b5dc", "CastLike"),
-    ((9, 2), "onnx-tensorrt@306247b", "Hardmax"),
-    ((10, 0), "onnx-tensorrt@eb43908", "Gelu Mish"),
-    ((10, 1), "onnx-tensorrt@96e7811", "DeformConv"),
-    ((10, 4), "change log 10.4", "BlackmanWindow HammingWindow HannWindow"),
-    ((10, 5), "change log 10.5", "STFT"),
-    ((10, 14), "change log 10.14", "Attention"),
-    ((10, 15), "change log 10.15", "RMSNormalization RotaryEmbedding TensorScatter"),
-    ((11, 0), "change log 11.0", "Swish"),
+IMPORTERS: tuple[tuple[Version, str, str], ...] = tuple(
+    (version_of(row["since"]), row["source"], row["operators"]) for row in _TABLE["importers"]
 )
-# fmt: on
 IMPORTED = frozenset(op for _, _, ops in IMPORTERS for op in ops.split())
 # TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build
 # them (NonMaxSuppression).
 RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
-# The parser ignores domains; ModelOpt writes these with the domain `trt`. Others of that domain are plugins.
-# onnx-tensorrt@eb43908 (10.0) has those of fp8 and int4, and opset 19 has fp8 itself; change log 10.8: FLOAT4E2M1;
-# NVIDIA's documentation of 11.0: MXFP8. Measured with TensorRT-RTX 1.7.1, but for those of int4.
-TRT_QUANTIZERS: dict[str, Range] = {
-    "TRT_FP8QuantizeLinear": since(10, 0, rtx=True),
-    "TRT_FP8DequantizeLinear": since(10, 0, rtx=True),
-    "TRT_INT4QuantizeLinear": since(10, 0, rtx=True),
-    "TRT_INT4DequantizeLinear": since(10, 0, rtx=True),
-    "TRT_FP4DynamicQuantize": since(10, 8, rtx=True),
-    "TRT_MXFP8DynamicQuantize": since(11, 0, rtx=True),
-    "TRT_MXFP8DequantizeLinear": since(11, 0, rtx=True),
-}
+# Quantizers of the domain `trt` -> where.
+TRT_QUANTIZERS: dict[str, Range] = {op: parse(where) for op, where in _TABLE["trt_quantizers"].items()}
 
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any
 # other operator falls back to the GPU.
@@ -102,18 +50,7 @@ def importers(version: Version, rtx: bool) -> frozenset[str]:
     return frozenset(found - RTX_WITHOUT if rtx else found)
 
 
-# Where the parser really reads a newer opset's node, and no further (getOpsetVersion() in each tree). The documentation
-# of 9.0 to 9.3 says 19, but those read the Reduce operators of opset 18 with the meaning of 17.
-OPSETS: tuple[tuple[Version, int], ...] = (
-    ((6, 0), 10),
-    ((7, 0), 11),
-    ((8, 0), 13),
-    ((8, 4), 17),
-    ((10, 0), 20),
-    ((10, 8), 22),
-    ((10, 16), 24),
-    ((11, 0), 25),
-)
+OPSETS: tuple[tuple[Version, int], ...] = tuple((version_of(first), opset) for first, opset in _TABLE["opsets"].items())
 # Parsers that read a model above their opset with older meanings and say nothing.
 LOWERING = up_to(9, 3)
 
@@ -143,43 +80,16 @@ TYPED_ON_REQUEST = since(9, 0)
 
 
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.
-CONSTANT_INPUTS: dict[str, dict[int, Range]] = {
-    **{op: {1: EVERYWHERE} for op in REDUCES},
-    "BatchNormalization": {1: up_to(6, 0), 2: up_to(6, 0), 3: up_to(6, 0), 4: up_to(6, 0)},
-    "Clip": {1: up_to(7, 2, 2), 2: up_to(7, 2, 2)},
-    "Conv": {1: up_to(6, 0), 2: up_to(8, 4)},
-    "ConvTranspose": {1: up_to(7, 2, 2), 2: up_to(8, 4)},
-    "CumSum": {1: up_to(10, 7)},
-    "DequantizeLinear": {1: up_to(10, 7), 2: EVERYWHERE},  # from 10.8 on scales of FP4 are dequantized themselves
-    "Dropout": {2: EVERYWHERE},
-    "InstanceNormalization": {1: up_to(9, 3), 2: up_to(9, 3)},
-    "NonMaxSuppression": {3: up_to(8, 4), 4: up_to(8, 4)},
-    "Pad": {1: up_to(8, 0), 2: up_to(8, 0), 3: up_to(10, 3)},
-    "QuantizeLinear": {1: EVERY_RELEASE, 2: EVERYWHERE},
-    "Resize": {2: up_to(8, 2)},
-    "STFT": {1: EVERYWHERE, 2: EVERYWHERE},
-    "Slice": {3: EVERY_RELEASE},
-    "Squeeze": {1: EVERYWHERE},
-    "TopK": {1: up_to(8, 4)},
-    "Unsqueeze": {1: EVERYWHERE},
-    "Upsample": {1: up_to(8, 4)},
+CONSTANT_INPUTS: dict[str, dict[int, Range]] = {op: {1: EVERYWHERE} for op in REDUCES} | {
+    op: {int(position): parse(where) for position, where in inputs.items()}
+    for op, inputs in _TABLE["constant_inputs"].items()
 }
 
 # Where TensorRT-RTX supports any input that follows from constants; elsewhere weights after Identity and Cast alone.
 RTX_FOLDING = frozenset({"DequantizeLinear", "QuantizeLinear", "Squeeze", "Unsqueeze"})
 
-# Inputs that the parser makes a shape tensor of, where they are computed
-# (ShapeTensor.cpp and builtin_op_importers.cpp@9f82b2b).
-SHAPE_INPUTS: dict[str, tuple[int, ...]] = {
-    "ConstantOfShape": (0,),
-    "Expand": (1,),
-    "Pad": (1,),
-    "Range": (0, 1, 2),
-    "Reshape": (1,),
-    "Resize": (3,),
-    "Slice": (1, 2),
-    "Tile": (1,),
-}
+# Inputs that the parser makes a shape tensor of, where they are computed.
+SHAPE_INPUTS: dict[str, tuple[int, ...]] = {op: tuple(inputs) for op, inputs in _TABLE["shape_inputs"].items()}
 
 
 @cache
