@@ -10,8 +10,10 @@ everything else, such as normalisations, Softmax, Sigmoid and pooling by average
 So a layer's own activation never reads a pair.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -182,13 +184,13 @@ class Traffic:
 
     def _descended(self, int8: set[Node], free: list[Node]) -> set[Node]:
         while True:
-            gains = [(self._gain(node, int8), k) for k, node in enumerate(free)]
+            gains = [(self.gain(node, int8), k) for k, node in enumerate(free)]
             best, k = max(gains, default=(0, 0))
             if best <= 0:
                 return int8
             int8 ^= {free[k]}
 
-    def _gain(self, node: Node, int8: set[Node]) -> int:
+    def gain(self, node: Node, int8: set[Node]) -> int:
         """The bytes that changing one layer saves."""
         layer, other = self.at[node], int8 ^ {node}
         near = dict.fromkeys([layer.x, *self.stored[layer]])
@@ -256,6 +258,13 @@ class Placed(NamedTuple):
     int8: list[Layer]
     left: dict[Node, str]
 
+    def without(self, nodes: Collection[Node], why: str, traffic: Traffic | None = None) -> Placed:
+        """Those nodes in floating point, too, and what saves no bytes next to it; `traffic` is None where none count."""
+        kept = {layer.node for layer in self.int8} - set(nodes)
+        chosen = kept if traffic is None else traffic.chosen(kept)
+        left = dict.fromkeys(nodes, why) | dict.fromkeys(kept - chosen, HEAVIER)
+        return Placed([layer for layer in self.int8 if layer.node in chosen], self.left | left)
+
 
 def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer], bool]) -> Placed:
     """The layers of a model without quantizers that are to compute in int8.
@@ -267,11 +276,8 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
     left = {layer.node: left_out(layer, model, target) for layer in found}
     unknown = "the range of its input is not known"
     left |= {layer.node: unknown for layer in found if not left[layer.node] and not is_known(layer)}
-    able = {node for node, why in left.items() if not why}
-    if target.rtx:
-        chosen = Traffic(found, model, sizes).chosen(able)
-        left |= dict.fromkeys(able - chosen, HEAVIER)
-    return Placed([layer for layer in found if not left[layer.node]], {n: why for n, why in left.items() if why})
+    able = Placed([k for k in found if not left[k.node]], {node: why for node, why in left.items() if why})
+    return able.without((), "", Traffic(found, model, sizes) if target.rtx else None)
 
 
 def saved(model: Model, sizes: Sizes, int8: Iterable[Layer]) -> float:

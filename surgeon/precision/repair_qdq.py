@@ -25,7 +25,7 @@ from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_inste
 from surgeon.ir.run import Runner, Unrunnable, must_run
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, Placed, followed, placed, saved
+from surgeon.pipeline.placement import Layer, Placed, Traffic, followed, layers, placed, saved
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -178,6 +178,7 @@ class Repair:
         self.after = Error()
         self.sizes, grids = measured_sizes(self.model, self.feeds[0]), bare.grids
         self.placed = placed(self.model, options.target, self.sizes.get, lambda layer: layer.x.name in grids)
+        self.traffic = Traffic(list(layers(self.model)), self.model, self.sizes.get) if options.target.rtx else None
 
     def result(self, called: str = "repair-qdq") -> tuple[ModelProto, Applied]:
         """The model, and the record of the change."""
@@ -273,10 +274,7 @@ class Repair:
             return made
         worst = self._by_share()
         for margin in (MARGIN, 1.0):
-            count = self._fewest(placed, worst, self.before.times(margin))
-            dropped = {x.name for x in worst[:count]}
-            left = {k.node: TOO_FAR for k in placed.int8 if k.x.name in dropped}
-            self.placed = Placed([k for k in placed.int8 if k.node not in left], {**placed.left, **left})
+            self.placed = self._without(worst[: self._fewest(worst, self.before.times(margin), placed)], placed)
             if self.placed.int8:
                 break
         if self.source is None and not self.placed.int8:
@@ -291,29 +289,38 @@ class Repair:
         self.after = self._error(made)
         return made
 
-    def _fewest(self, placed: Placed, worst: Sequence[Value], allowed: Error) -> int:
+    def _fewest(self, worst: Sequence[Value], allowed: Error, placed: Placed) -> int:
         """How many of the worst have to be dropped until the error is allowed."""
 
         def is_within(count: int) -> bool:
-            dropped = {x.name for x in worst[:count]}
-            rest = [layer for layer in placed.int8 if layer.x.name not in dropped]
-            return self._error(self._written(rest)).is_within(allowed)
+            return self._error(self._written(self._without(worst[:count], placed).int8)).is_within(allowed)
 
         return fewest(is_within, -1, len(worst))
 
+    def _without(self, dropped: Iterable[Value], placed: Placed) -> Placed:
+        """The layers without those that read a tensor that is dropped."""
+        values = set(dropped)
+        return placed.without({k.node for k in placed.int8 if k.x in values}, TOO_FAR, self.traffic)
+
     def _by_share(self) -> list[Value]:
-        """The quantized tensors, those first that alone make the largest error."""
+        """The quantized tensors, those first that alone make the largest error for the bytes that they save."""
         tensors = list(dict.fromkeys(layer.x for layer in self.placed.int8))
         writing = Writing(self.bare, self.model, self._grids(self.placed.int8), Manner(switched=True))
         off = dict.fromkeys([*writing.switches.values(), *writing.sums.values()], np.array(False))
         runner = Runner(writing.model)
+        int8 = {layer.node for layer in self.placed.int8}
 
         def share(tensor: Value) -> float:
             names = (s for named in (writing.switches, writing.sums) for x, s in named.items() if x == tensor.name)
             on = off | dict.fromkeys(names, np.array(True))
             return self.distances.error(lambda feeds: runner.run({**feeds, **on}), 1)
 
-        return sorted(tensors, key=share, reverse=True)
+        def worth(tensor: Value) -> float:
+            if self.traffic is None:
+                return 1.0
+            return max(1.0, -sum(self.traffic.gain(k.node, int8) for k in self.placed.int8 if k.x is tensor))
+
+        return sorted(tensors, key=lambda tensor: share(tensor) / np.sqrt(worth(tensor)), reverse=True)
 
     # ---- writing ----
 
