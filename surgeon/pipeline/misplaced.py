@@ -12,7 +12,7 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import static_sizes
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, NORMALIZES, REDUCES
-from surgeon.pipeline.placement import FUSED, LAYERS, ONE_SCALE, RESIDUAL, TRANSPARENT, placed
+from surgeon.pipeline.placement import FUSED, LAYERS, ONE_SCALE, RESIDUAL, TRANSPARENT, placed, traffic_of
 from surgeon.pipeline.quantizers import array_of, grid_of, unquantized
 from surgeon.targets.target import Target
 
@@ -82,8 +82,8 @@ def misplaced(model: Model, target: Target) -> list[Misplaced]:
     """The quantizers of the main graph that do not belong where they are, in the order of the file."""
     if not model.graph.of(QUANTIZERS):
         return []
-    nodes, left = model.graph.of([*QUANTIZERS, *LAYERS, *RESIDUAL]), _left_out(model, target)
-    found = [_of(node, kind) for node in nodes for kind in _kinds(node, model)]
+    nodes, (left, alone) = model.graph.of([*QUANTIZERS, *LAYERS, *RESIDUAL]), _in_floats(model, target)
+    found = [_of(node, kind) for node in nodes if node.label not in alone for kind in _kinds(node, model)]
     return [*found, *(_of(n, Kind(left[n.label], SLOWER)) for n in nodes if n.label in left and all(_quantized(n)))]
 
 
@@ -91,15 +91,19 @@ def _of(node: Node, kind: Kind) -> Misplaced:
     return Misplaced(node.label, node.op, *kind)
 
 
-def _left_out(model: Model, target: Target) -> dict[str, str]:
-    """Why layers stay in floating point, by label."""
-    bare = Model(unquantized(with_weights(model.proto, model.base)).model)
+def _in_floats(model: Model, target: Target) -> tuple[dict[str, str], set[str]]:
+    """Why layers stay in floating point, by label, and the labels of those whose weights alone belong in int8."""
+    without = unquantized(with_weights(model.proto, model.base))
+    bare = Model(without.model)
 
     def size(value: Value) -> int | None:
         sizes = static_sizes(bare.shape(value))
         return None if sizes is None else int(np.prod(sizes))
 
-    return {node.label: why for node, why in placed(bare, target, size, lambda layer: True).left.items()}
+    traffic = traffic_of(bare, target, size, without.weights)
+    left = {node.label: why for node, why in placed(bare, target, traffic, lambda layer: True).left.items()}
+    alone = [] if traffic is None else [k.node.label for k in traffic.layers if traffic.saved_alone(k)]
+    return left, set(alone)
 
 
 def _kinds(node: Node, model: Model) -> Iterator[Kind]:

@@ -3,6 +3,8 @@
 LAYERS         the operators that compute in int8, with the inputs that get a pair: the activation, and the weights with
                one scale a channel. The bias stays a float. Products without weights, as in attention, get none.
 LEFT_OUT       the layers that stay in floating point, and why: rows, of which the first that fits decides.
+ALONE          the products whose weights alone are in int8 where the activation is not, for TensorRT-RTX: its kernel
+               reads the eight bits, and the numbers stay those of the file.
 TRANSPARENT    what only moves numbers, and MaxPool: it has the scale of its input, and no pair of its own.
 ONE_SCALE      Concat: a pair on each input, all with one scale, and none after it.
 RESIDUAL       Add: the branch that a layer reads as int8, too, is read from the same pair, the other one as numbers.
@@ -23,7 +25,7 @@ from surgeon.ir.following import readers, sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER, MOVES, PRODUCTS
-from surgeon.pipeline.quantizers import LEVELS, Grid
+from surgeon.pipeline.quantizers import LEVELS, Grid, Weights
 from surgeon.targets.target import Target
 
 Sizes = Callable[[Value], int | None]  # the number of elements of a tensor; None where it is not known
@@ -37,6 +39,7 @@ LAYERS: Mapping[str, Callable[[Node, int], int]] = {
     "Gemm": lambda node, rank: 0 if node.attr("transB") else 1,
     "MatMul": lambda node, rank: rank - 1,
 }
+ALONE = frozenset({"MatMul", "Gemm"})
 TRANSPARENT = MOVES | {"MaxPool"}
 ONE_SCALE = frozenset({"Concat"})
 RESIDUAL = frozenset({"Add"})
@@ -161,11 +164,16 @@ class Traffic:
                       fp32 or int8, or both.
     QuantizeLinear    is a kernel of its own after a layer in fp32, and part of any other kernel.
 
-    wide  the bytes of a number that is not int8: 2 where the rest of the model is in half precision
+    weights alone     are read as int8, and the results are written and read as those of a layer in int8.
+
+    wide   the bytes of a number that is not int8: 2 where the rest of the model is in half precision
+    alone  the layers whose weights may be int8 while the activation is not
     """
 
-    def __init__(self, found: list[Layer], model: Model, sizes: Sizes, wide: int = 4) -> None:
-        self.layers, self.model, self.sizes, self.wide = found, model, sizes, wide
+    def __init__(
+        self, found: list[Layer], model: Model, sizes: Sizes, wide: int = 4, alone: Collection[Node] = ()
+    ) -> None:
+        self.layers, self.model, self.sizes, self.wide, self.alone = found, model, sizes, wide, alone
         self.at = {layer.node: layer for layer in found}
         self.stored: dict[Layer, list[Value]] = {}
         self._makers: dict[Value, set[Node | None]] = {}
@@ -205,7 +213,20 @@ class Traffic:
 
     def _own(self, layer: Layer, int8: set[Node]) -> int:
         weights = math.prod(layer.sizes)
-        return weights + 2 * self.wide * (self.sizes(layer.y) or 0) if layer.node in int8 else self.wide * weights
+        if layer.node in int8:
+            return weights + 2 * self.wide * (self.sizes(layer.y) or 0)
+        return self.wide * weights - self.saved_alone(layer)
+
+    def saved_alone(self, layer: Layer) -> int:
+        """The bytes that int8 weights alone save next to floats; 0 where they save none."""
+        if layer.node not in self.alone:
+            return 0
+        return max(0, (self.wide - 1) * math.prod(layer.sizes) - 2 * self.wide * (self.sizes(layer.y) or 0))
+
+    def saved(self, int8: set[Node]) -> float:
+        """The part that int8 in some layers, and weights alone in others, save of the bytes for all in floats."""
+        every = self.total(set()) + sum(map(self.saved_alone, self.layers))
+        return 1 - self.total(int8) / max(every, 1)
 
     def _tensor(self, tensor: Value, int8: set[Node]) -> int:
         """The bytes that are written and read of a tensor between two kernels."""
@@ -259,17 +280,41 @@ class Placed(NamedTuple):
     left: dict[Node, str]
 
     def without(self, nodes: Collection[Node], why: str, traffic: Traffic | None = None) -> Placed:
-        """Those nodes in floating point, too, and what saves no bytes next to it; `traffic` is None where none count."""
+        """Those nodes in floating point, too, and what saves no bytes next to them."""
         kept = {layer.node for layer in self.int8} - set(nodes)
         chosen = kept if traffic is None else traffic.chosen(kept)
         left = dict.fromkeys(nodes, why) | dict.fromkeys(kept - chosen, HEAVIER)
         return Placed([layer for layer in self.int8 if layer.node in chosen], self.left | left)
 
 
-def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer], bool]) -> Placed:
+def traffic_of(model: Model, target: Target, sizes: Sizes, weights: Mapping[str, Weights]) -> Traffic | None:
+    """What counts the bytes of a model without quantizers, whose file had these weights; None for other targets."""
+    if not target.rtx:
+        return None
+    found = list(layers(model))
+    products = [k for k in found if k.node.op in ALONE and not _is_turned(k.x)]
+    alone = {k.node for k in products if _is_exact(k, weights.get(k.weights.name), model)}
+    return Traffic(found, model, sizes, alone=alone)
+
+
+def _is_turned(value: Value) -> bool:
+    """Whether a Transpose makes it: after a Conv, TensorRT-RTX 1.7.1 then dequantizes the weights at each run."""
+    makers = (v.producer for v in sources([value], lambda node: node.key in KEEP_ORDER))
+    return any(node is not None and node.op == "Transpose" for node in makers)
+
+
+def _is_exact(layer: Layer, held: Weights | None, model: Model) -> bool:
+    """Whether int8 holds the weights with one scale, or with factors of the results."""
+    if held is None or not held.fits:
+        return False
+    bias = layer.node.input_at(2)
+    return held.scale.size == 1 or (held.axis == layer.channels and (bias is None or model.is_constant(bias)))
+
+
+def placed(model: Model, target: Target, traffic: Traffic | None, is_known: Callable[[Layer], bool]) -> Placed:
     """The layers of a model without quantizers that are to compute in int8.
 
-    sizes     of the tensors, for what a target is measured to run worse
+    traffic   for what a target is measured to run worse
     is_known  whether the range of a layer's activation is known
     """
     found = list(layers(model))
@@ -277,13 +322,7 @@ def placed(model: Model, target: Target, sizes: Sizes, is_known: Callable[[Layer
     unknown = "the range of its input is not known"
     left |= {layer.node: unknown for layer in found if not left[layer.node] and not is_known(layer)}
     able = Placed([k for k in found if not left[k.node]], {node: why for node, why in left.items() if why})
-    return able.without((), "", Traffic(found, model, sizes) if target.rtx else None)
-
-
-def saved(model: Model, sizes: Sizes, int8: Iterable[Layer]) -> float:
-    """The part that int8 in some layers saves of the bytes that TensorRT-RTX moves for all layers in fp32."""
-    traffic = Traffic(list(layers(model)), model, sizes)
-    return 1 - traffic.total({layer.node for layer in int8}) / max(traffic.total(set()), 1)
+    return able.without((), "", traffic)
 
 
 def followed(tensors: Iterable[Value], grids: dict[str, Grid]) -> dict[str, str]:

@@ -181,6 +181,12 @@ class Weights(NamedTuple):
         return self.scale.reshape(shape)
 
     @property
+    def fits(self) -> bool:
+        """Whether int8 holds the steps."""
+        limits = np.iinfo(np.int8)
+        return bool(limits.min <= self.steps.min() and self.steps.max() <= limits.max)
+
+    @property
     def numbers(self) -> np.ndarray:
         """As floats. What fp32 does not hold, as that of a mask, is its largest number."""
         with np.errstate(over="ignore"):

@@ -1,6 +1,6 @@
 """Pairs of QuantizeLinear and DequantizeLinear written into a model without quantizers, around zero in int8 or fp8."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ class Manner(NamedTuple):
 
     kind      the type of eight bits
     factored  the weights of a Conv have one scale, and a Mul after it has the factor of each channel
+    alone     the layers of which the weights alone are in int8, as the file has them
     apart     the tensors that an Add reads as numbers, though a layer reads them from a pair
     biases    what is added to the bias of a Conv, by the name of its output
     switched  inputs of the model decide which pairs act, and with which scales: see `Writing`
@@ -31,6 +32,7 @@ class Manner(NamedTuple):
 
     kind: Eight = INT8
     factored: bool = False
+    alone: Iterable[Layer] = ()
     apart: Collection[str] = ()
     biases: Mapping[str, np.ndarray] = MappingProxyType({})
     switched: bool = False
@@ -62,6 +64,8 @@ class Writing:
         self._zero = hold(self.model, self.fresh("quantized", "zero"), self._steps(np.zeros(())))
         for layer, grid in grids.items():
             self._quantize(layer, grid)
+        for layer in self.manner.alone:
+            self._read(layer.node, 1, self._weights_alone(layer))
         for name, weights in bare.weights.items():
             self._keep_table(name, weights)
         self._write()
@@ -149,7 +153,7 @@ class Writing:
     def _rounded(self, held: Weights | None, numbers: np.ndarray, axis: int) -> Weights:
         """Weights around zero: those of the file where they fit, else with a scale for each channel."""
         levels = self.manner.kind.levels
-        if held is not None and _fits(held.steps) and (held.scale.size == 1 or held.axis == axis):
+        if held is not None and held.fits and (held.scale.size == 1 or held.axis == axis):
             return held._replace(steps=held.steps.astype(np.int8))
         if self.index.opset < BY_AXIS:
             scale = np.abs(numbers).max(keepdims=True).reshape(1) / np.float32(levels)
@@ -191,15 +195,32 @@ class Writing:
         factors = np.where(used, np.maximum(scales / common, LEAST_FACTOR), 1).astype(np.float32)
         beside = (-1, *[1] * (numbers.ndim - 1))
         steps = self._steps(numbers / (factors * common).reshape(beside))
+        added = None if bias is None else bias.reshape(beside[:-1])
+        self._factors[y] = self._scaling(y, factors.reshape(beside[:-1]), added)
+        return self._dequantized(layer.weights.name, Weights(steps, np.reshape(common, (1,)), 0))
+
+    def _weights_alone(self, layer: Layer) -> str:
+        """Weights as the file has them, of one scale: a product's factor of each channel is a Mul after it."""
+        held = self.bare.weights[layer.weights.name]
+        if held.scale.size == 1:
+            return self._weights(layer)
+        common, bias = held.scale.max(), self._bias(layer)
+        beta = np.float32(layer.node.attrs.get("beta", 1.0))
+        added = None if bias is None else bias * beta
+        self._factors[layer.y.name] = self._scaling(layer.y.name, held.scale / common, added)
+        steps = held.steps.astype(np.int8)
+        return self._dequantized(layer.weights.name, Weights(steps, np.reshape(common, (1,)), held.axis))
+
+    def _scaling(self, y: str, factors: np.ndarray, bias: np.ndarray | None) -> list[NodeProto]:
+        """A Mul of what a layer makes now, and an Add of its bias, which make the output of the layer."""
         last = self.fresh(y, "scaled") if bias is not None else y
         plain = self.fresh(y, "unscaled")
-        held = hold(self.model, self.fresh(y, "factors"), factors.reshape(beside[:-1]))
+        held = hold(self.model, self.fresh(y, "factors"), factors)
         made = [helper.make_node("Mul", [plain, held], [last], name=f"{plain}_factors")]
         if bias is not None:
-            added = hold(self.model, self.fresh(y, "bias"), bias.reshape(beside[:-1]))
+            added = hold(self.model, self.fresh(y, "bias"), bias)
             made.append(helper.make_node("Add", [last, added], [y], name=f"{plain}_bias"))
-        self._factors[y] = made
-        return self._dequantized(layer.weights.name, Weights(steps, np.reshape(common, (1,)), 0))
+        return made
 
     def _dequantized(self, name: str, weights: Weights) -> str:
         """A DequantizeLinear of constants."""
@@ -220,7 +241,7 @@ class Writing:
         if value is None or not value.users or value.is_output or weights.steps.ndim < 2:
             return
         looked_up = all(user.op == "Gather" and user.inputs[0] is value for user in value.users)
-        if looked_up and (_fits(weights.steps) or self.index.opset >= BY_AXIS):
+        if looked_up and (weights.fits or self.index.opset >= BY_AXIS):
             axis = weights.axis if weights.scale.size > 1 else weights.steps.ndim - 1
             made = self._dequantized(name, self._rounded(weights, weights.numbers, axis))
             for user in value.users:
@@ -274,10 +295,6 @@ class Writing:
             self.sums[value.name] = self.fresh(value.name, "sum")
             self._front[value.name].append(self._either(self.sums[value.name], paired, value.name))
         return str(self._front[value.name][-1].output[0])
-
-
-def _fits(steps: np.ndarray) -> bool:
-    return bool(EIGHT_BITS.min <= steps.min() and steps.max() <= EIGHT_BITS.max)
 
 
 def _widened(held: Weights, axis: int) -> np.ndarray:

@@ -25,7 +25,7 @@ from surgeon.ir.protos import IR_WITH_DEFAULTS, copied, given_inputs, read_inste
 from surgeon.ir.run import Runner, Unrunnable, must_run
 from surgeon.pipeline.calibration_cache import Found, Line, float_tensors, read_cache, scales_of
 from surgeon.pipeline.options import Options
-from surgeon.pipeline.placement import Layer, Placed, Traffic, followed, layers, placed, saved
+from surgeon.pipeline.placement import Layer, Placed, followed, placed, traffic_of
 from surgeon.pipeline.prepared import Prepared, Text, applied, fresh_name
 from surgeon.pipeline.quantizers import Grid, Unquantized, unquantized
 from surgeon.pipeline.quantizing import Manner, Writing
@@ -177,8 +177,8 @@ class Repair:
         self.before = self._error_before()
         self.after = Error()
         self.sizes, grids = measured_sizes(self.model, self.feeds[0]), bare.grids
-        self.placed = placed(self.model, options.target, self.sizes.get, lambda layer: layer.x.name in grids)
-        self.traffic = Traffic(list(layers(self.model)), self.model, self.sizes.get) if options.target.rtx else None
+        self.traffic = traffic_of(self.model, options.target, self.sizes.get, bare.weights)
+        self.placed = placed(self.model, options.target, self.traffic, lambda layer: layer.x.name in grids)
 
     def result(self, called: str = "repair-qdq") -> tuple[ModelProto, Applied]:
         """The model, and the record of the change."""
@@ -208,7 +208,11 @@ class Repair:
             )
         whys = Counter(self.placed.left.values())
         lines += [f"{counted(n, 'layer')} in floating point: {why}" for why, n in whys.most_common()]
-        part = saved(self.model, self.sizes.get, self.placed.int8) if self.options.target.rtx else 1.0
+        if alone := len(self._alone(self.placed.int8)):
+            lines.append(
+                f"of {counted(alone, 'layer')} in floating point the weights alone are in int8, as in the file"
+            )
+        part = 1.0 if self.traffic is None else self.traffic.saved({layer.node for layer in self.placed.int8})
         if part < LITTLE:
             lines.append(
                 f"int8 saves {part:.1%} of the bytes that TensorRT-RTX moves for the layers: deploy the model without "
@@ -328,7 +332,15 @@ class Repair:
         return {layer: self.bare.grids[layer.x.name] for layer in int8}
 
     def _written(self, int8: Iterable[Layer]) -> ModelProto:
-        return Writing(self.bare, self.model, self._grids(int8)).model
+        layers = list(int8)
+        return Writing(self.bare, self.model, self._grids(layers), Manner(alone=self._alone(layers))).model
+
+    def _alone(self, int8: Iterable[Layer]) -> list[Layer]:
+        """The other layers, of which int8 weights alone save bytes."""
+        if self.traffic is None:
+            return []
+        nodes = {layer.node for layer in int8}
+        return [k for k in self.traffic.layers if k.node not in nodes and self.traffic.saved_alone(k)]
 
 
 def _gaps(now: np.ndarray, exact: np.ndarray, is_chosen: bool) -> np.ndarray:
