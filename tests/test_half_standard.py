@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx.parser
 import pytest
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from surgeon.precision import convert
 from surgeon.precision.comparison import Comparison, Moved, OutputError
@@ -163,6 +163,18 @@ def test_errors_that_are_far_apart_make_a_larger_one_likely() -> None:
         assert found.relative == pytest.approx(errors[-1], rel=1e-3)
         likely[name] = found.likely / found.relative
     assert 1 < likely["alike"] < 1.6 < likely["apart"]
+
+
+def test_a_state_that_nearly_turns_makes_a_larger_error_likely() -> None:
+    """The first number, 1.0006, is 1.00098 in fp16. With both the state ends near 0.96, with less than 1 at -0.96."""
+    text = "g (float[8,1,1] x) => (float[1,1,1] y) { a = Add (x, z) s, y = RNN <hidden_size = 1> (a, w, r, b) }"
+    weights = {"w": np.float32([[[2000]]]), "r": np.float32([[[2]]]), "b": np.float32([[-2000, 0]]), "z": np.float32(0)}
+    model = model_of(text, **weights)
+    samples = Samples.of([{"x": np.float32([1.0006, *[1] * 7]).reshape(8, 1, 1)}] * 6)
+    types = {"a": TensorProto.FLOAT16}
+    for kind in ("data", "guessed"):
+        (found,) = Comparison(model, samples, kind=kind, base=None, few=True).errors(model, types)
+        assert found.relative < 1e-3 < 0.1 < found.likely
 
 
 def test_what_nearly_equal_scores_choose_on_inputs_that_are_made_refuses_nothing() -> None:

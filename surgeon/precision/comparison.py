@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,17 +14,20 @@ import numpy as np
 from onnx import ModelProto, ValueInfoProto
 
 from surgeon.errors import UsageError
+from surgeon.ir.iteration import RECURRENT
 from surgeon.ir.model import Model
-from surgeon.ir.protos import copied
+from surgeon.ir.protos import all_nodes, copied
 from surgeon.ir.run import Runner
 from surgeon.precision.data import Samples
 from surgeon.precision.formats import FP16
 from surgeon.precision.operators import scored_outputs
 from surgeon.precision.ranges import THREADS
+from surgeon.precision.rounding import rounded
 from surgeon.precision.standard import LIMIT, Standard, Trial, error_of, fed, kinds_of, mean_error
 from surgeon.proof.equality import is_float
 from surgeon.proof.feeds import Feeds
 from surgeon.report import error_text
+from surgeon.rules.meaning import with_functions
 
 GUESSED_PART = 0.6  # of the tolerance that an error on guessed inputs may reach, since it may be larger on others
 DOUBTED = 10.0  # times the tolerance that a doubt may be: less leaves little in fp16, for inputs that may not occur
@@ -40,6 +44,10 @@ MOST_HELD = 8  # samples whose outputs of the original stay in memory
 # many standard deviations above their mean. The variants of one sample are more alike than several samples.
 DEVIATIONS, OF_SEVERAL = 3.0, 2.0
 VARIED, VARIED_SEVERAL = 6, 4  # samples, of one or of several of the user's: fewer say nothing of another input
+GUESSED = 3  # of those that are guessed
+# A recurrent node may make a small rounding a large error in the few steps in which its state turns. Roundings that are
+# so many times as large, one way or the other, show more of these steps. Elsewhere errors grow in proportion.
+ENLARGED = 8.0
 SMALLEST = 0.1  # of the largest error: smaller ones count as this
 # A user's own score, of the inputs, the original's outputs and the converted model's, each by name. 0 is equal.
 Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
@@ -60,6 +68,7 @@ class OutputError:
     doubt     on few inputs: how far the error in what a Sigmoid or a Softmax reads would move a score near a half or
               a small one, or the error of an output of few numbers where it is smallest
     likely    on few samples and their variants: the error that another input may have
+    enlarged  the error when roundings are ENLARGED times as large, divided by that; 0 where it was not measured
     """
 
     output: str
@@ -72,6 +81,7 @@ class OutputError:
     excuse: str = ""
     doubt: float = 0.0
     likely: float = 0.0
+    enlarged: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -124,13 +134,17 @@ class _Scored:
 class Compared:
     """A converted model, and what it returns after its outputs.
 
-    errors  of each output on the samples that it was run on, by their numbers
+    enlarged  makes the runners of the model with ENLARGED roundings; None where that is not measured
+    errors    of each output on the samples that it was run on, by their numbers
+    seen      those that were run with ENLARGED roundings as well
     """
 
     standard: Standard
     runner: Runner
     logits: list[str]
+    enlarged: Callable[[], list[Runner]] | None
     errors: dict[int, list[OutputError]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
 
 
 class Comparison:
@@ -172,6 +186,7 @@ class Comparison:
         self._kinds = kinds_of(original)
         self._scored = self._scores() if few and metric is None else []
         self._allowed, self.stepless, self.few, self._own = stepless, False, few, own
+        self._recurs = few and metric is None and any(n.op_type in RECURRENT for n in all_nodes(original.graph))
         self._worst_first: list[int] = []  # numbers of samples, by the errors of the first model
 
     def _scores(self) -> list[_Scored]:
@@ -200,7 +215,15 @@ class Comparison:
         if standard.stepless != self.stepless:
             self.stepless, self._expected, self._reference = standard.stepless, {}, None
         evaluated, logits = self._with_logits(standard.evaluated)
-        return Compared(standard, Runner(evaluated, self.base, threads=THREADS), logits)
+        runner = Runner(evaluated, self.base, threads=THREADS)
+        enlarged = cache(partial(self._enlarged, converted, types)) if self._recurs and not standard.stepless else None
+        return Compared(standard, runner, logits, enlarged)
+
+    def _enlarged(self, converted: ModelProto, types: Mapping[str, int] | None) -> list[Runner]:
+        """What run a converted model with ENLARGED roundings, up for down in the second one."""
+        spelled = with_functions(converted)
+        models = (rounded(spelled, types, self.base, times) for times in (ENLARGED, -ENLARGED))
+        return [Runner(model, self.base, threads=THREADS) for model in models if model is not None]
 
     def errors_of(self, compared: Compared, most: int | None = None, *, quick: bool = False) -> list[OutputError]:
         """The largest error of each output, worst first. Raises Unrunnable.
@@ -214,6 +237,8 @@ class Comparison:
         for number, feeds in islice(samples, most):
             if number not in compared.errors:
                 compared.errors[number] = self._errors_on(number, feeds, compared, quick)
+            if most is None and compared.enlarged is not None and number not in compared.seen:
+                self._enlarge(number, feeds, compared)
             found[number] = compared.errors[number]
         if most is None and not order:
             largest = {number: max((0.0, *(e.relative for e in of if not e.excuse))) for number, of in found.items()}
@@ -230,10 +255,21 @@ class Comparison:
         trial = Trial(standard, self.kind, feeds, expected, quick, made)
         return list(self._errors_of(trial, given, compared.logits))
 
+    def _enlarge(self, number: int, feeds: Feeds, compared: Compared) -> None:
+        """Measure the sample of that number with ENLARGED roundings, too."""
+        assert compared.enlarged is not None
+        compared.seen.add(number)
+        expected, errors = self._original(number, compared.standard, feeds), compared.errors[number]
+        for runner in compared.enlarged():
+            far = runner.run(fed(compared.standard.evaluated, feeds))
+            errors = [_with_enlarged(*of_output) for of_output in zip(errors, far, expected, strict=False)]
+        compared.errors[number] = errors
+
     def _worst(self, errors: Sequence[OutputError]) -> OutputError:
         """The largest of the errors of an output, with what they leave open on other inputs."""
         sizes = [(error.relative * error.largest, error.largest) for error in errors]
-        worst = replace(max(errors, key=_rank), doubt=max(e.doubt for e in errors), likely=self._likely(sizes))
+        largest = [max(error.relative, error.enlarged) for error in errors if error.largest]
+        worst = replace(max(errors, key=_rank), doubt=max(e.doubt for e in errors), likely=self._likely(largest))
         return self._doubted(worst, sizes) if worst.output in self._short else worst
 
     def _doubted(self, error: OutputError, sizes: Sequence[tuple[float, float]]) -> OutputError:
@@ -248,14 +284,14 @@ class Comparison:
             return error
         return replace(error, doubt=max(error.doubt, NEARER * gap / smallest))
 
-    def _likely(self, sizes: Sequence[tuple[float, float]]) -> float:
-        """The error that another input may have, by how far the errors of a sample and its variants are apart.
-
-        sizes  the largest difference and the largest number of each sample
-        """
-        errors = np.array([gap / largest for gap, largest in sizes if largest])
+    def _likely(self, relative: Sequence[float]) -> float:
+        """The error that another input may have, by how far the errors of a sample and its variants are apart; of
+        guessed samples only where a node is recurrent."""
+        errors = np.array(relative)
         fewest = VARIED if self._own == 1 else VARIED_SEVERAL
-        if not self.few or self.kind == "guessed" or len(errors) < fewest or not np.isfinite(errors).all():
+        if self.kind == "guessed":
+            fewest = GUESSED if self._recurs else len(errors) + 1
+        if not self.few or len(errors) < fewest or not np.isfinite(errors).all():
             return 0.0
         logs = np.log(np.maximum(errors, SMALLEST * errors.max() or 1e-30))
         deviations = DEVIATIONS if self._own == 1 else OF_SEVERAL
@@ -348,6 +384,14 @@ def moved_by_rounding(model: ModelProto, samples: Iterable[Feeds], base: Path | 
 
 def _rank(error: OutputError) -> tuple[bool, float]:
     return not error.ok, error.relative
+
+
+def _with_enlarged(error: OutputError, far: np.ndarray, expected: np.ndarray) -> OutputError:
+    """The error of an output, with that of a run with ENLARGED roundings if it is larger than in the last one."""
+    if error.excuse or not is_float(expected.dtype):
+        return error
+    relative = error_of(far, expected, quick=True).relative / ENLARGED
+    return replace(error, enlarged=max(error.enlarged, relative)) if math.isfinite(relative) else error
 
 
 def _error(trial: Trial, index: int, name: str, given: np.ndarray) -> OutputError:

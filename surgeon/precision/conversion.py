@@ -549,7 +549,7 @@ def _score(error: OutputError, doubting: bool) -> float:
         return 0.0
     doubt = error.doubt / DOUBTED if doubting else 0.0
     if error.inputs == "guessed":
-        return max(error.relative / GUESSED_PART, doubt)
+        return max(max(error.relative, error.likely) / GUESSED_PART, doubt)
     return max(error.relative if error.ok or error.relative > LIMIT else 1.0, error.likely, doubt)
 
 

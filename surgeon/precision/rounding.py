@@ -10,6 +10,7 @@ a node stay fp32, as they do on tensor cores.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from surgeon.ir.files import with_data, with_inner_weights
@@ -24,7 +25,9 @@ OLDEST = 9  # older opsets have no such Cast
 GIVEN = "~given"  # the suffix of the names of half-precision inputs of a rounded model
 
 
-def rounded(model: ModelProto, types: Mapping[str, int] | None = None, base: Path | None = None) -> ModelProto | None:
+def rounded(
+    model: ModelProto, types: Mapping[str, int] | None = None, base: Path | None = None, times: float = 1.0
+) -> ModelProto | None:
     """The model with fp32 in place of fp16 and bf16, and every rounding a pair of casts; None before opset 9.
 
     Inputs and outputs in half precision become fp32 too; the inputs are rounded. External weights stay on disk, and are
@@ -32,6 +35,7 @@ def rounded(model: ModelProto, types: Mapping[str, int] | None = None, base: Pat
 
     types  the type of each tensor of 16 bits by name, where that is known; else it is inferred
     base   the folder of the external weights
+    times  what the roundings of what nodes make are multiplied by
     """
     if opset_of(model) < OLDEST:
         return None
@@ -39,7 +43,7 @@ def rounded(model: ModelProto, types: Mapping[str, int] | None = None, base: Pat
     wide = cast_external(model, base)
     given = {i.name: i.type.tensor_type.elem_type for i in wide.graph.input}
     given = {name: elem for name, elem in given.items() if elem in HALVES}
-    _widen(wide.graph, halves)
+    _widen(wide.graph, halves, times)
     inputs = [info for info in wide.graph.input if info.name in given]
     rounding = [cast for info in inputs for cast in _round(f"{info.name}{GIVEN}", info.name, given[info.name])]
     for info in inputs:
@@ -74,23 +78,23 @@ def _half_tensors(model: Model) -> dict[str, int]:
     return {o.name: model.dtype(o) for o in outputs if model.dtype(o) in HALVES}
 
 
-def _widen(graph: GraphProto, halves: Mapping[str, int]) -> None:
+def _widen(graph: GraphProto, halves: Mapping[str, int], times: float) -> None:
     """Write a graph in fp32, with every rounding a pair of casts."""
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.tensor_type.elem_type in HALVES:
             info.type.tensor_type.elem_type = SINGLE
     for tensor in graph.initializer:
         _widen_tensor(tensor)
-    refill(graph.node, [n for node in graph.node for n in _widened(node, halves)])
+    refill(graph.node, [n for node in graph.node for n in _widened(node, halves, times)])
 
 
-def _widened(node: NodeProto, halves: Mapping[str, int]) -> Iterator[NodeProto]:
+def _widened(node: NodeProto, halves: Mapping[str, int], times: float) -> Iterator[NodeProto]:
     """The node in fp32, and after it a rounding of each output that has 16 bits."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.TENSOR:
             _widen_tensor(attribute.t)
         elif attribute.type == AttributeProto.GRAPH:
-            _widen(attribute.g, halves)
+            _widen(attribute.g, halves, times)
         elif attribute.name in ("to", "dtype", "output_dtype") and attribute.i in HALVES:
             attribute.i = SINGLE
     if node.op_type in KEEPS_NUMBERS or node.op_type == "Constant":
@@ -100,7 +104,7 @@ def _widened(node: NodeProto, halves: Mapping[str, int]) -> Iterator[NodeProto]:
     for position, name in enumerate(node.output):
         if name in halves:
             node.output[position] = f"{name}~exact"
-            rounding += _round(f"{name}~exact", name, halves[name])
+            rounding += _round(f"{name}~exact", name, halves[name], times)
     yield node
     yield from rounding
 
@@ -110,6 +114,17 @@ def _widen_tensor(tensor: TensorProto) -> None:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype("float32"), tensor.name))
 
 
-def _round(source: str, name: str, elem: int) -> list[NodeProto]:
-    low = f"{name}~rounded"
-    return [helper.make_node("Cast", [source], [low], to=elem), helper.make_node("Cast", [low], [name], to=SINGLE)]
+def _round(source: str, name: str, elem: int, times: float = 1.0) -> list[NodeProto]:
+    low, near, gap, far = (f"{name}~{part}" for part in ("rounded", "near", "gap", "far"))
+    made = name if times == 1 else near
+    casts = [helper.make_node("Cast", [source], [low], to=elem), helper.make_node("Cast", [low], [made], to=SINGLE)]
+    if times == 1:
+        return casts
+    factor = numpy_helper.from_array(np.asarray(times, np.float32), "")
+    return [
+        *casts,
+        helper.make_node("Constant", [], [f"{far}~times"], value=factor),
+        helper.make_node("Sub", [near, source], [gap]),
+        helper.make_node("Mul", [gap, f"{far}~times"], [far]),
+        helper.make_node("Add", [source, far], [name]),
+    ]
