@@ -76,7 +76,7 @@ from surgeon.precision.search import CLOSE, PARTS, Search
 from surgeon.precision.settle import BETWEEN
 from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
 from surgeon.report import Kept, Progress, counted, error_text
-from surgeon.rules.meaning import with_meanings
+from surgeon.rules.meaning import with_functions, with_meanings
 from surgeon.rules.registry import passes
 from surgeon.targets.rows import NUMBERS
 from surgeon.targets.target import Target
@@ -381,7 +381,7 @@ class _Conversion:
         budget = self.speed.budget
         for self.doubting in (True, False) if compare[0].few else (False,):
             best = self._chosen(compare, search, budget, result)
-            budget /= 2
+            budget /= 4
             if result.errors and all(e.ok and not self._is_doubtful(e, result.tolerance) for e in result.errors):
                 if self.stopped:
                     result.warnings.append(f"{self.stopped}; what stays in fp32 may be more than is needed")
@@ -520,7 +520,7 @@ class _Conversion:
             this = *key[:2], most == 1
             if self._last is None or self._last[0] != this:
                 emitter = Emitter(plan, self.apart)
-                converted = with_meanings(emitter.emit())
+                converted = with_functions(emitter.emit())
                 self._last = this, comparison.compared(converted, emitter.half_types())
                 self.spent += self.speed.conversion
             compared = self._last[1]
