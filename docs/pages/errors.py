@@ -46,7 +46,7 @@ READER = """
       return y.weight - x.weight || x.at - y.at || x.row - y.row;
     });
     list.innerHTML = "";
-    if (box.value.trim() && !names.length) list.innerHTML = "<li>No line of it is a known error.</li>";
+    if (box.value.trim() && !names.length) list.innerHTML = "<li>No line is a known error.</li>";
     names.forEach(function (name) {
       var link = document.createElement("a"), item = document.createElement("li");
       link.href = "#" + name;

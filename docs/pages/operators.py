@@ -84,7 +84,7 @@ def page() -> str:
         *(row(op) for op in operators()),
         "</tbody></table></div>",
         "",
-        "Beside an operator are the passes that fix a node of it that some release does not support.",
+        "The column surgeon has the passes that fix nodes of the operator that a release does not support.",
         "",
         "## Conditions",
         "",

@@ -19,8 +19,8 @@ MOST_NODES = 14  # of a window that is drawn
 HEAD = re.compile(r"^([A-Z]\w*(?: \w+)?) {2,}(?=\S)")
 ALIGNED = re.compile(r"\S {3,}\S|^ {2,}\S", re.MULTILINE)
 STAGES = {
-    "clean": "computes what is constant, and removes what is not read",
-    "fuse": "turns a spelling into one canonical node",
+    "clean": "computes what is constant, and removes what nothing reads",
+    "fuse": "turns equivalent subgraphs into one canonical node",
     "lower": "writes what the target supports",
 }
 
