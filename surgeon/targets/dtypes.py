@@ -8,23 +8,12 @@ from surgeon.ir.graph import Node, Value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import MEASURES, words
 from surgeon.targets.condition import dtype_name, is_weights, outputs_of, rank_of
-from surgeon.targets.releases import FIRST, Version, dotted, up_to
+from surgeon.targets.releases import FIRST, Version, dotted, up_to, version_of
+from surgeon.targets.tables import TABLE
 
-# What convertDtype knows, from which release on. DOUBLE is read as fp32, INT64 as int32 up to 8.6. UINT8 came with 8.5
-# as a type of inputs and outputs, BF16 and FP8 with 9.0, INT4 with 10.0, FP4 with 10.8 (docs/trt-support.md section 1).
+# What convertDtype knows, from which release on.
 READABLE: dict[int, Version] = {
-    TensorProto.FLOAT: FIRST,
-    TensorProto.DOUBLE: FIRST,
-    TensorProto.FLOAT16: FIRST,
-    TensorProto.INT8: FIRST,
-    TensorProto.INT32: FIRST,
-    TensorProto.INT64: FIRST,
-    TensorProto.BOOL: FIRST,
-    TensorProto.UINT8: (8, 5),
-    TensorProto.BFLOAT16: (9, 0),
-    TensorProto.FLOAT8E4M3FN: (9, 0),
-    TensorProto.INT4: (10, 0),
-    TensorProto.FLOAT4E2M1: (10, 8),
+    TensorProto.DataType.Value(name): version_of(first) for name, first in TABLE["readable"].items()
 }
 # int64 is cast to int32 and clamped, with a warning (docs/trt-support.md section 6: native from 9.0 on).
 NARROWING = up_to(8, 6)

@@ -19,11 +19,11 @@ RTX_MEASURED = "1.7.1"
 # Read in the kernels that TensorRT-RTX 1.7.1 writes for fp16: squares and their sum are in fp32, the root is rounded.
 RTX_SUMS_IN_FP32 = frozenset({"ReduceL2"})
 
-_TABLE = data_beside(__file__)
+TABLE = data_beside(__file__)
 
 # (first release, source, operators)
 IMPORTERS: tuple[tuple[Version, str, str], ...] = tuple(
-    (version_of(row["since"]), row["source"], row["operators"]) for row in _TABLE["importers"]
+    (version_of(row["since"]), row["source"], row["operators"]) for row in TABLE["importers"]
 )
 IMPORTED = frozenset(op for _, _, ops in IMPORTERS for op in ops.split())
 # TensorRT-RTX 1.7.1 rejects these of the importers of 11.0 (their implementation is a plugin) or fails to build
@@ -31,7 +31,7 @@ IMPORTED = frozenset(op for _, _, ops in IMPORTERS for op in ops.split())
 RTX_WITHOUT = frozenset({"DeformConv", "NonMaxSuppression", "NonZero", "RoiAlign"})
 
 # Quantizers of the domain `trt` -> where.
-TRT_QUANTIZERS: dict[str, Range] = {op: parse(where) for op, where in _TABLE["trt_quantizers"].items()}
+TRT_QUANTIZERS: dict[str, Range] = {op: parse(where) for op, where in TABLE["trt_quantizers"].items()}
 
 # Native on DLA at some release (NVIDIA/Deep-Learning-Accelerator-SW operators/README.md, dla-layer-restrictions): any
 # other operator falls back to the GPU.
@@ -50,7 +50,7 @@ def importers(version: Version, rtx: bool) -> frozenset[str]:
     return frozenset(found - RTX_WITHOUT if rtx else found)
 
 
-OPSETS: tuple[tuple[Version, int], ...] = tuple((version_of(first), opset) for first, opset in _TABLE["opsets"].items())
+OPSETS: tuple[tuple[Version, int], ...] = tuple((version_of(first), opset) for first, opset in TABLE["opsets"].items())
 # Parsers that read a model above their opset with older meanings and say nothing.
 LOWERING = up_to(9, 3)
 
@@ -82,14 +82,14 @@ TYPED_ON_REQUEST = since(9, 0)
 # Inputs that the parser reads as weights at build time: operator -> {position: where}.
 CONSTANT_INPUTS: dict[str, dict[int, Range]] = {op: {1: EVERYWHERE} for op in REDUCES} | {
     op: {int(position): parse(where) for position, where in inputs.items()}
-    for op, inputs in _TABLE["constant_inputs"].items()
+    for op, inputs in TABLE["constant_inputs"].items()
 }
 
 # Where TensorRT-RTX supports any input that follows from constants; elsewhere weights after Identity and Cast alone.
 RTX_FOLDING = frozenset({"DequantizeLinear", "QuantizeLinear", "Squeeze", "Unsqueeze"})
 
 # Inputs that the parser makes a shape tensor of, where they are computed.
-SHAPE_INPUTS: dict[str, tuple[int, ...]] = {op: tuple(inputs) for op, inputs in _TABLE["shape_inputs"].items()}
+SHAPE_INPUTS: dict[str, tuple[int, ...]] = {op: tuple(inputs) for op, inputs in TABLE["shape_inputs"].items()}
 
 
 @cache
