@@ -22,12 +22,11 @@ from surgeon.targets.condition import (
 )
 from surgeon.targets.dtypes import MOST_DIMENSIONS, PACKED
 from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import below, other_than, refuses, some
+from surgeon.targets.rows import below, read, refuses, some
 from surgeon.targets.tables import SHAPE_INPUTS
 
 # fmt: off
-many_conditions = refuses("If", RTX, size=other_than(1), reason="whether its condition is one number is not known",
-                          source="measured with TensorRT-RTX 1.7.1: Failed to convert the input cond to a scalar")
+(many_conditions,) = read(__file__, "many_conditions")
 stateless_scan = refuses("Scan", since(7, 0, rtx=True),
                          where=lambda node: len(node.proto.input) == node.attr("num_scan_inputs"),
                          reason="a Scan without state is refused",

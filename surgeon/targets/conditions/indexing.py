@@ -104,12 +104,7 @@ def given_length(node: Node) -> str | None:
     return None
 
 
-# fmt: off
-slice_lengths = refuses("Slice", between((8, 4), (8, 4)), input=(1, 2, 4), size=DYNAMIC,  # after `given_length`
-                        reason="how many dimensions are cut is not static",
-                        source="measured with TensorRT 8.4.1.5: The shape of input starts misaligns with the shape of "
-                               "input axes")
-# fmt: on
+(slice_lengths,) = read(__file__, "slice_lengths")  # after `given_length`
 
 
 @condition("Slice", RTX,

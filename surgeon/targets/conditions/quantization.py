@@ -2,8 +2,8 @@
 
 from surgeon.ir.graph import Node
 from surgeon.targets.condition import condition, constant_of, shape_of
-from surgeon.targets.releases import RTX, between, since
-from surgeon.targets.rows import other_than, read, refuses
+from surgeon.targets.releases import RTX, since
+from surgeon.targets.rows import read
 
 
 @condition("QuantizeLinear DequantizeLinear", since(7, 0, rtx=True), section="6",
@@ -33,10 +33,5 @@ def quantized_axis(node: Node) -> str | None:
     return "the size of the axis that the scales are along is not static"
 
 
-# fmt: off
-left_out_axis = refuses("QuantizeLinear DequantizeLinear", between((8, 0), (10, 1)), lacks="axis", input=1, rank=1,
-                        size=other_than(1), reason="axis is left out, and this parser uses 0",
-                        source="onnx-tensorrt@4225037 to @96e7811: axis of several scales is 0 where it is left out; "
-                               "measured with TensorRT 8.4.1.5")
+(left_out_axis,) = read(__file__, "left_out_axis")
 ROWS = read(__file__)
-# fmt: on

@@ -7,7 +7,7 @@ from surgeon.targets.condition import condition, handed_on, rank_of, shape_of
 from surgeon.targets.conditions.reductions import is_handed_on
 from surgeon.targets.dtypes import MOST_DIMENSIONS
 from surgeon.targets.releases import EVERYWHERE, RTX, between, since
-from surgeon.targets.rows import DYNAMIC, below, other_than, read, refuses
+from surgeon.targets.rows import DYNAMIC, below, read, refuses
 
 LAST_DIMENSIONS = 4  # that TopK reaches
 
@@ -17,13 +17,7 @@ vector_by_batch = refuses("MatMul", since(8, 4, rtx=True), rank=1, where=lambda 
                           reason="a vector by a batch of matrices is refused",
                           source="measured with TensorRT 8.4.1.5 and TensorRT-RTX 1.7.1: reshape changes volume; a "
                                  "vector on the right is taken")
-flattened_matrix = tuple(
-    refuses("Flatten", between((7, 0), (8, 4)), rank=rank, attr=attr,
-            reason=f"an input of {rank} dimensions is not flattened",
-            source="onnx-tensorrt@84b5be1 to @4f54a19: nbDims > 2; measured with TensorRT 8.4.1.5, which hands the "
-                   "input on")
-    for rank, attr in ((0, {}), (1, {}), (2, {"axis": other_than(-1, 1)}))
-)
+flattened_matrix = read(__file__, "flattened_matrix")
 ROWS = (
     *read(__file__),
     refuses("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "

@@ -255,16 +255,6 @@ def _has_several_groups(node: Node) -> bool:
 half_groups = refuses("Conv", in_doubt((11, 0), LAST), dtype="float16 bfloat16", where=_has_several_groups,
                       reason="some GPUs have no kernel for groups of several channels in half precision",
                       source="NVIDIA/TensorRT#4838: No low-precision conv kernel available")
-kernel_shape_of_dequantized = tuple(
-    refuses(op, targets, lacks="kernel_shape", input=1, maker="DequantizeLinear",
-            reason="kernel_shape is left out, and this parser does not look at dequantized weights for it",
-            source=source)
-    for op, targets, source in (
-        ("Conv", between((7, 0), (8, 4)), "onnx-tensorrt@84b5be1 to @9f82b2b: filter_dim from the attribute alone; "
-                                          "measured with TensorRT 8.4.1.5: kernel_shape misaligns"),
-        ("ConvTranspose", between((8, 0), (8, 0)), "onnx-tensorrt@4225037 convDeconvMultiInput: filterDims from the "
-                                                   "attribute alone"),
-    )
-)
+kernel_shape_of_dequantized = read(__file__, "kernel_shape_of_dequantized")
 ROWS = read(__file__)
 # fmt: on
