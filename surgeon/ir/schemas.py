@@ -34,16 +34,8 @@ MOVED: dict[str, dict[str, int]] = {
 }
 FLOAT_ATTRIBUTES = frozenset({"min", "max", "value", "scales"})  # of those in MOVED; the others hold integers
 
-_ELEMENTS = {  # the types that schemas fix
-    "tensor(bool)": TensorProto.BOOL,
-    "tensor(int64)": TensorProto.INT64,
-    "tensor(int32)": TensorProto.INT32,
-    "tensor(float)": TensorProto.FLOAT,
-    "tensor(uint8)": TensorProto.UINT8,
-    "tensor(int8)": TensorProto.INT8,
-    "tensor(float16)": TensorProto.FLOAT16,
-    "tensor(double)": TensorProto.DOUBLE,
-}
+FIXED = "bool int64 int32 float uint8 int8 float16 double"  # the types that schemas fix
+_ELEMENTS = {f"tensor({name})": TensorProto.DataType.Value(name.upper()) for name in FIXED.split()}
 
 
 def key_of(domain: str, type: str) -> str:

@@ -15,13 +15,6 @@ from surgeon.ir.data_file import data_beside
 from surgeon.targets.releases import FIRST, RELEASES, dotted, row_of, version_of
 
 
-class Shipped(NamedTuple):
-    """The TensorRT that something ships with, and who says so."""
-
-    version: str
-    source: str
-
-
 class Alias(NamedTuple):
     """One row of `surgeon targets`: a name, the TensorRT that it stands for, and who says so."""
 
@@ -31,12 +24,12 @@ class Alias(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of names.toml: what ships with a JetPack or with a month's container, and the JetPack of a board."""
+    """The tables of names.toml, by JetPack, by board and by month of a container."""
 
-    jetpacks: dict[str, Shipped]
-    boards: dict[str, str]
-    containers: dict[str, Shipped]
-    trtllm_containers: dict[str, Shipped]
+    jetpacks: dict[str, Alias]
+    boards: dict[str, Alias]
+    containers: dict[str, Alias]
+    trtllm_containers: dict[str, Alias]
 
 
 @cache
@@ -45,15 +38,21 @@ def tables() -> Tables:
     read = data_beside(__file__)
     sources = read["sources"]
 
-    def shipped(section: str) -> dict[str, Shipped]:
-        return {name: Shipped(version, sources.get(said, said)) for name, (version, said) in read[section].items()}
+    def aliases(section: str, name: str) -> dict[str, Alias]:
+        rows = read[section].items()
+        return {key: Alias(name.format(key), version, sources.get(said, said)) for key, (version, said) in rows}
 
+    jetpacks = aliases("jetpacks", "jetpack-{}")
+    boards = {
+        name: jetpacks[jetpack]._replace(name=name, source=f"JetPack {jetpack}")
+        for name, jetpack in read["boards"].items()
+    }
     trtllm = {
-        month: Shipped(version, sources["matrix"])
+        month: Alias(f"{month}-trtllm-python-py3", version, sources["matrix"])
         for version, months in read["trtllm_containers"].items()
         for month in months.split()
     }
-    return Tables(shipped("jetpacks"), read["boards"], shipped("containers"), trtllm)
+    return Tables(jetpacks, boards, aliases("containers", "{}-py3"), trtllm)
 
 
 _JETPACK = re.compile(r"jetpack[- ]?(\d+(?:\.\d+){1,2})", re.IGNORECASE)
@@ -68,10 +67,10 @@ def resolve(text: str) -> tuple[str, str] | None:
     Raises UsageError for a JetPack or a container that no row speaks of.
     """
     name = text.strip()
-    jetpack = tables().boards.get(name)
-    if jetpack is not None:
-        version = _jetpack(jetpack)
-        return version, f"{name} is taken for JetPack {jetpack} with TensorRT {version}; name another as jetpack-5.1.2"
+    board = tables().boards.get(name)
+    if board is not None:
+        said = f"{name} is taken for {board.source} with TensorRT {board.version}; name another as jetpack-5.1.2"
+        return board.version, said
     if found := _JETPACK.fullmatch(name):
         version = _jetpack(found[1])
         return version, f"JetPack {found[1]} has TensorRT {version}"
@@ -92,14 +91,7 @@ def printed_version(text: str) -> str:
 
 def aliases() -> Iterator[Alias]:
     """Every name that stands for a version, in the order of the tables, without those that are older than any row."""
-    jetpacks, boards, containers, trtllm_containers = tables()
-    rows = [
-        *((f"jetpack-{name}", shipped) for name, shipped in jetpacks.items()),
-        *((board, jetpacks[jetpack]._replace(source=f"JetPack {jetpack}")) for board, jetpack in boards.items()),
-        *((f"{month}-py3", shipped) for month, shipped in containers.items()),
-        *((f"{month}-trtllm-python-py3", shipped) for month, shipped in trtllm_containers.items()),
-    ]
-    return (Alias(name, s.version, s.source) for name, s in rows if version_of(s.version) >= FIRST)
+    return (alias for table in tables() for alias in table.values() if version_of(alias.version) >= FIRST)
 
 
 def suggestion(text: str) -> str:
