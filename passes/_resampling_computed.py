@@ -26,8 +26,8 @@ class Span(NamedTuple):
 def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Span]:
     """The axes that are resampled. `wanted`: each axis of x, and its place among those that the Resize is about."""
     shape, scales, sizes = b.Shape(x), *(b.root.input_at(k) for k in (2, 3))
-    given = [b.Cast(b.Gather(shape, np.asarray(at), axis=0), to=FLOAT) for at in wanted]
-    asked = [b.Gather(scales if sizes is None else sizes, np.asarray(k), axis=0) for k in wanted.values()]
+    given = [b.Cast(b.Gather(shape, at, axis=0), to=FLOAT) for at in wanted]
+    asked = [b.Gather(scales if sizes is None else sizes, k, axis=0) for k in wanted.values()]
     if sizes is None:
         return [Span(d, b.Floor(b.Mul(d, s)), s) for d, s in zip(given, asked, strict=True)]
     asked = [b.Cast(n, to=FLOAT) for n in asked]
@@ -40,7 +40,7 @@ def spans(b: Builder, x: Value, wanted: dict[int, int], policy: str) -> list[Spa
 
 def cropped(b: Builder, roi: Value, axis: Span, place: int, count: int) -> Span:
     """The axis with the part of it that is looked at; `place` is its own among the `count` that the Resize is about."""
-    begin, end = (b.Gather(roi, np.asarray(k), axis=0) for k in (place, count + place))
+    begin, end = (b.Gather(roi, k, axis=0) for k in (place, count + place))
     if b.dtype(roi) == FLOAT:
         return axis._replace(begin=begin, end=end)
     return axis._replace(begin=b.Cast(begin, to=FLOAT), end=b.Cast(end, to=FLOAT))
@@ -100,7 +100,7 @@ def interpolated(
 def _widened(b: Builder, at: Value, reach: Value, stretch: Value, cubic: float | None) -> tuple[Value, Value]:
     """The taps and weights of a filter that is stretched: those of ONNX Runtime's window, as `_resampling` has them."""
     most = b.Cast(b.Ceil(reach), to=INT64)
-    offsets = b.Cast(b.Range(b.Neg(most), b.Add(most, 1), np.asarray(1)), to=FLOAT)
+    offsets = b.Cast(b.Range(b.Neg(most), b.Add(most, 1), 1), to=FLOAT)
     middle = b.Add(at, 0.5)
     at = b.Sub(middle, 0.5)
     found = b.Add(b.Floor(at), offsets)
@@ -121,7 +121,7 @@ def _weights(b: Builder, distance: Value, cubic: float | None) -> Value:
 
 def positions(b: Builder, axis: Span) -> Value:
     """The new positions: [0, 1, ...]."""
-    return b.Range(np.asarray(0), b.Cast(axis.made, to=INT64), np.asarray(1))
+    return b.Range(0, b.Cast(axis.made, to=INT64), 1)
 
 
 def coordinates(b: Builder, axis: Span, mode: str, among: Value, length: Value | None = None) -> Value:

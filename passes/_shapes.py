@@ -71,7 +71,7 @@ def no_larger(given: Sequence[Dim] | None, whole: Sequence[Dim] | None) -> bool:
 def size(b: Builder, value: Value, axis: int) -> int | Value:
     """A size: a number where it is static, else a scalar that is computed."""
     known = (b.shape(value) or [None] * (axis + 1))[axis]
-    return known if isinstance(known, int) else b.Gather(b.Shape(value), np.asarray(axis, np.int64), axis=0)
+    return known if isinstance(known, int) else b.Gather(b.Shape(value), axis, axis=0)
 
 
 def product_of(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
@@ -95,7 +95,7 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
 
 def numbers_to(b: Builder, end: int | Value) -> Value:
     """0, 1, ... below the end, in int64."""
-    return b.constant(np.arange(end)) if isinstance(end, int) else b.Range(np.asarray(0), end, np.asarray(1))
+    return b.constant(np.arange(end)) if isinstance(end, int) else b.Range(0, end, 1)
 
 
 def numbers_below(b: Builder, count: int | Value, dtype: int, *, behind: int) -> Value:
@@ -113,12 +113,12 @@ def joined(b: Builder, x: Value, axis: int) -> Value:
     if shape is not None and shape[axis + 1] == 1:
         return b.Squeeze(x, axes=[axis + 1])
     require(all(isinstance(d, int) for d in rest), "what it puts together has sizes that are not static")
-    return b.Reshape(x, np.asarray([0] * axis + [-1, *rest], np.int64))
+    return b.Reshape(x, [0] * axis + [-1, *rest])
 
 
 def heads_of(b: Builder, x: Value, heads: int) -> Value:
     """[batch, positions, heads * size] as [batch, heads, positions, size]."""
-    return b.Transpose(b.Reshape(x, np.array([0, 0, heads, -1], np.int64)), perm=[0, 2, 1, 3])
+    return b.Transpose(b.Reshape(x, [0, 0, heads, -1]), perm=[0, 2, 1, 3])
 
 
 def moved_axis(b: Builder, x: Value, rank: int, start: int, end: int) -> Value:

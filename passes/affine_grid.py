@@ -29,7 +29,7 @@ def decompose(b, theta, size, aligned):
     grid = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(sizes)], -1)
     points = b.constant(grid.reshape(-1, rank + 1), b.dtype(theta))
     moved = b.MatMul(points, b.Transpose(theta, perm=[0, 2, 1]))
-    return b.Reshape(moved, np.asarray([-1, *sizes, rank], np.int64))
+    return b.Reshape(moved, [-1, *sizes, rank])
 
 
 def _line(size: int, aligned: bool) -> np.ndarray:
@@ -47,7 +47,7 @@ def _computed(b: Builder, theta: Value, size: Value, aligned: bool) -> Value:
     found = _column(b, theta, rank, rank)
     for k in range(rank):  # the columns of theta are for x, y and z
         axis = rank - 1 - k
-        line = _computed_line(b, b.Gather(size, np.asarray(2 + axis)), b.dtype(theta), aligned)
+        line = _computed_line(b, b.Gather(size, 2 + axis), b.dtype(theta), aligned)
         behind = [a for a in range(rank + 2) if a != 1 + axis]
         found = b.Add(found, b.Mul(_column(b, theta, k, rank), b.Unsqueeze(line, axes=behind)))
     return found
@@ -55,12 +55,12 @@ def _computed(b: Builder, theta: Value, size: Value, aligned: bool) -> Value:
 
 def _column(b: Builder, theta: Value, column: int, rank: int) -> Value:
     """A column of theta, with an axis for each of the grid's in the middle."""
-    return b.Unsqueeze(b.Gather(theta, np.asarray(column), axis=2), axes=list(range(1, rank + 1)))
+    return b.Unsqueeze(b.Gather(theta, column, axis=2), axes=list(range(1, rank + 1)))
 
 
 def _computed_line(b: Builder, size: Value, dtype: int, aligned: bool) -> Value:
     """The corners or the centres of as many pixels as are computed, from -1 to 1."""
-    at, count = b.Cast(b.Range(np.asarray(0), size, np.asarray(1)), to=dtype), b.Cast(size, to=dtype)
+    at, count = b.Cast(b.Range(0, size, 1), to=dtype), b.Cast(size, to=dtype)
     if not aligned:
         return b.Sub(b.Div(b.Add(b.Mul(at, 2.0), 1.0), count), 1.0)
     last = b.Sub(count, 1.0)

@@ -95,7 +95,7 @@ def decompose(b, q, k, v):
         y = b.Slice(y, starts=[0], ends=[sizes[2]], axes=[3])
     if rank == 4:
         return y
-    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), np.array([0, 0, -1], np.int64))
+    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
 @rule(
@@ -124,8 +124,8 @@ def _size_with_kernel(sizes: Sequence[int]) -> int | None:
 def _repeated(b: Builder, x: Value, heads: Sequence[int], size: int) -> Value:
     """Each head of keys or values once for every query head of its group."""
     require(heads[0] % heads[1] == 0, "the heads are not groups")
-    spread = b.Expand(b.Unsqueeze(x, axes=[2]), np.array([1, 1, heads[0] // heads[1], 1, 1], np.int64))
-    return b.Reshape(spread, np.array([0, heads[0], -1, size], np.int64))
+    spread = b.Expand(b.Unsqueeze(x, axes=[2]), [1, 1, heads[0] // heads[1], 1, 1])
+    return b.Reshape(spread, [0, heads[0], -1, size])
 
 
 def _with_numbers(b: Builder, scores: Value, mask: Value, causal: bool, axis: int, dtype: int) -> tuple[Value, Value]:

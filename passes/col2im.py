@@ -36,11 +36,11 @@ def decompose(b, x, image, block):
     at = [np.arange(counts[a]) * strides[a] - pads[a] for a in range(rank)]
     falls = _falls(at, kernel, dilations, sizes)
     places, there = _by_pixel(falls, int(np.prod(sizes)))
-    columns = b.Reshape(x, np.asarray([0, -1, inside * blocks], np.int64))
+    columns = b.Reshape(x, [0, -1, inside * blocks])
     found = b.Gather(columns, places, axis=2)
     if not there.all():
         found = b.Where(there, found, b.constant(np.asarray(0), b.dtype(x)))
-    return b.Reshape(b.ReduceSum(found, axes=[3], keepdims=0), np.asarray([0, 0, *sizes], np.int64))
+    return b.Reshape(b.ReduceSum(found, axes=[3], keepdims=0), [0, 0, *sizes])
 
 
 def _falls(at: list[np.ndarray], kernel: list[int], dilations: list[int], sizes: list[int]) -> np.ndarray:

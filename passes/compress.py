@@ -66,4 +66,4 @@ def _combines(reading: Reading, node: Node) -> bool:
 
 
 def _whole(b: Builder, x: Value, axis: int | None) -> Value:
-    return b.Reshape(x, np.asarray([-1], np.int64)) if axis is None else x
+    return b.Reshape(x, [-1]) if axis is None else x

@@ -30,7 +30,7 @@ def decompose(b, x, axis, exclusive, reverse):
         counts = counts.T if reverse else counts
         mask = counts.reshape(length, length, *[1] * (len(shape) - at - 1))
     else:
-        places = b.Range(np.asarray(0), b.Gather(b.Shape(x), np.asarray(at)), np.asarray(1))
+        places = b.Range(0, b.Gather(b.Shape(x), at), 1)
         behind = list(range(1, len(shape) - at))
         made, counted = (b.Unsqueeze(places, axes=[*more, *(k + 1 for k in behind)]) for more in ([1], [0]))
         if reverse:

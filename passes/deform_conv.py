@@ -51,11 +51,11 @@ def decompose(b, x, weight, offset):
         require(b.why_unsupported(seen.producer) is None, "the target has no GridSample that it could be written with")
         if mask is not None:
             share = mask if count == 1 else _part(b, mask, group, pixels)
-            seen = b.Mul(seen, b.Reshape(share, np.asarray([0, 1, pixels, -1])))
+            seen = b.Mul(seen, b.Reshape(share, [0, 1, pixels, -1]))
         taken.append(seen)
     whole = taken[0] if count == 1 else b.Concat(*taken, axis=1)
     columns = b.Reshape(whole, _sizes_behind(b, [0, channels * pixels], offset))
-    flat = b.Reshape(weight, np.asarray([kernel[0], kernel[1] * pixels, 1, 1]))
+    flat = b.Reshape(weight, [kernel[0], kernel[1] * pixels, 1, 1])
     found = b.Conv(columns, flat, *([] if bias is None else [bias]), group=node.attr("group"))
     return b.Cast(found, to=dtype) if dtype in HALVES else found
 
@@ -70,8 +70,8 @@ def _sizes_behind(b: Builder, front: list[int], offset: Value) -> Any:
     shape = b.shape(offset) or ()
     if all(isinstance(d, int) for d in shape[2:]):
         return np.asarray([*front, *shape[2:]], np.int64)
-    sizes = b.Slice(b.Shape(offset), np.asarray([2]), np.asarray([4]), np.asarray([0]))
-    return b.Concat(np.asarray(front, np.int64), sizes, axis=0)
+    sizes = b.Slice(b.Shape(offset), [2], [4], [0])
+    return b.Concat(front, sizes, axis=0)
 
 
 def _places(b: Builder, x: Value, offset: Value, group: int, kernel: tuple[Any, ...]) -> Value:
@@ -87,7 +87,7 @@ def _places(b: Builder, x: Value, offset: Value, group: int, kernel: tuple[Any, 
         at = b.Min(b.Max(b.Where(b.Equal(at, at), at, low), low), high)  # NaN sees nothing
         units = b.Sub(b.Div(at, b.Mul(size, 0.5)), 1.0)
         found.append(b.Unsqueeze(units, axes=[4]))
-    return b.Reshape(b.Concat(*found, axis=4), np.asarray([0, pixels, -1, 2]))
+    return b.Reshape(b.Concat(*found, axis=4), [0, pixels, -1, 2])
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
@@ -95,7 +95,7 @@ def _size(b: Builder, x: Value, axis: int) -> Value:
     size = (b.shape(x) or ())[2 + axis]
     if isinstance(size, int):
         return b.constant(float(size), b.dtype(x))
-    return b.Cast(b.Gather(b.Shape(x), np.asarray(2 + axis)), to=b.dtype(x))
+    return b.Cast(b.Gather(b.Shape(x), 2 + axis), to=b.dtype(x))
 
 
 def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> Value:
@@ -109,7 +109,7 @@ def _unmoved(b: Builder, offset: Value, axis: int, kernel: tuple[Any, ...]) -> V
     if isinstance(count, int):
         steps = np.arange(count) * stride
         return b.constant(within + steps.reshape((-1, 1) if axis == 0 else (1, -1)), dtype)
-    end = b.Gather(b.Shape(offset), np.asarray(2 + axis))
-    line = b.Cast(b.Range(np.asarray(0), end, np.asarray(1)), to=dtype)
+    end = b.Gather(b.Shape(offset), 2 + axis)
+    line = b.Cast(b.Range(0, end, 1), to=dtype)
     line = b.Unsqueeze(line, axes=[1 if axis == 0 else 0])
     return b.Add(b.Mul(line, float(stride)), b.constant(within, dtype))

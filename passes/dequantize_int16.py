@@ -15,7 +15,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, op, require, require_some, rule, var
 
 from ._arithmetic import without_nan
-from ._contrib.table import MICROSOFT, sizes
+from ._contrib.table import MICROSOFT
 from ._shapes import input_of
 
 SIXTEEN: dict[int, tuple[int, int]] = {TensorProto.UINT16: (0, 65535), TensorProto.INT16: (-32768, 32767)}
@@ -68,7 +68,7 @@ def _along(b: Builder, factor: Value, x: Value, axis: int) -> Value:
     if b.shape(factor) in ((), (1,)):
         return factor
     rank = b.known_rank(x)
-    return b.Reshape(factor, sizes(*(-1 if k == axis % rank else 1 for k in range(rank))))
+    return b.Reshape(factor, [*(-1 if k == axis % rank else 1 for k in range(rank))])
 
 
 FORMERLY = "sixteen-bits"

@@ -53,9 +53,9 @@ def decompose(b, x, inverse, onesided):
     order = [*behind, axis, rank - 1]
     moved = order != list(range(rank))
     lead = [0] * (rank - 2)
-    rows = b.Reshape(b.Transpose(x, perm=order) if moved else x, np.asarray([*lead, given * channels]))
+    rows = b.Reshape(b.Transpose(x, perm=order) if moved else x, [*lead, given * channels])
     matrix = b.constant(whole.reshape(count * parts, -1).T, b.dtype(x))
-    spectrum = b.Reshape(b.MatMul(rows, matrix), np.asarray([*lead, count, parts]))
+    spectrum = b.Reshape(b.MatMul(rows, matrix), [*lead, count, parts])
     return b.Transpose(spectrum, perm=[int(a) for a in np.argsort(order)]) if moved else spectrum
 
 
@@ -66,14 +66,14 @@ def _at_run_time(b: Builder, x: Value, axis: int, channels: int) -> Value:
     length = _number(b, 1, 0)
     if length:
         x = b.Slice(x, [0], [length], [axis])
-    taken = b.Gather(b.Shape(x), np.asarray(axis), axis=0)
+    taken = b.Gather(b.Shape(x), axis, axis=0)
     whole = b.constant(np.asarray(length)) if length else taken
     bins = b.Add(b.Div(whole, 2), 1) if onesided else whole
     cosine, sine = _waves(b, taken, whole, bins, TensorProto.FLOAT if wide in HALVES else wide)
     cosine, sine = (b.typed(v, wide) for v in (cosine, sine))
     rank = len(b.shape(x) or ()) - 1  # of a part
     order = [*(a for a in range(rank) if a != axis), axis]
-    parts = [b.Gather(x, np.asarray(k), axis=rank) for k in range(channels)]
+    parts = [b.Gather(x, k, axis=rank) for k in range(channels)]
     parts = [b.Transpose(p, perm=order) if order != list(range(rank)) else p for p in parts]
     real, imaginary = (b.MatMul(parts[0], wave) for wave in (cosine, b.Neg(sine) if not inverse else sine))
     if channels == 2:

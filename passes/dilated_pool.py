@@ -126,9 +126,9 @@ def _pads(b: Builder, x: Value, given: list[int], windows: list[int], strides: l
         return _of_all_axes(given) if any(given) else None
     sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
     lacks = b.And(b.Less(sizes, least), b.Greater(sizes, least - strides))
-    missing = b.Where(lacks, b.Sub(least, sizes), np.asarray(0, np.int64))
+    missing = b.Where(lacks, b.Sub(least, sizes), 0)
     front = np.asarray([0, 0, *begins, 0, 0], np.int64)
-    return b.Concat(front, b.Add(missing, np.asarray(ends, np.int64)), axis=0)
+    return b.Concat(front, b.Add(missing, ends), axis=0)
 
 
 def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
@@ -144,7 +144,7 @@ def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
 def _counted(b: Builder, x: Value, counted: list[int], pads: Value | np.ndarray) -> Value:
     """1 for each pixel that a mean counts, 0 for the others, as wide as the padded x; of one sample and channel."""
     sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
-    ones = b.Expand(b.constant(np.asarray(1), b.dtype(x)), b.Concat(np.asarray([1, 1], np.int64), sizes, axis=0))
+    ones = b.Expand(b.constant(np.asarray(1), b.dtype(x)), b.Concat([1, 1], sizes, axis=0))
     if any(counted):
         ones = b.Pad(ones, pads=_of_all_axes(counted), value=b.constant(1.0, b.dtype(x)))
         pads = b.Sub(pads, _of_all_axes(counted)) if isinstance(pads, Value) else pads - _of_all_axes(counted)

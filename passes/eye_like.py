@@ -21,6 +21,6 @@ def decompose(b, x, dtype, k):
     require(b.opset >= 11, "Range came with opset 11")
     shape = b.Shape(x)
     zero, one = np.asarray(0, np.int64), np.asarray(1, np.int64)
-    rows, columns = (b.Range(zero, b.Gather(shape, np.asarray(axis, np.int64), axis=0), one) for axis in (0, 1))
+    rows, columns = (b.Range(zero, b.Gather(shape, axis, axis=0), one) for axis in (0, 1))
     diagonal = b.Add(rows, k) if k else rows
     return b.Cast(b.Equal(b.Unsqueeze(diagonal, axes=[1]), b.Unsqueeze(columns, axes=[0])), to=to)

@@ -219,7 +219,7 @@ def _by_reshape(
     dtype = numpy_type(b.dtype(x))
     group_scale = np.ones(number, dtype) if scale is None else scale
     group_bias = np.zeros(number, dtype) if bias is None else bias
-    flat = b.Reshape(x, np.asarray([0, number, -1], np.int64))
+    flat = b.Reshape(x, [0, number, -1])
     return b.Reshape(b.InstanceNormalization(flat, group_scale, group_bias, epsilon=epsilon), _sizes(b, x))
 
 

@@ -48,7 +48,7 @@ from ._shapes import input_of
 def arange(b: Builder, number: Value) -> Value:
     """[0, 1, ..., number - 1] of a scalar int64: a Range, and before opset 11 a Loop that adds up."""
     if b.opset >= 11:
-        return b.Range(np.asarray(0), number, np.asarray(1))
+        return b.Range(0, number, 1)
     tensors = {"number": number, "go": b.constant(np.asarray(True)), "zero": b.constant(np.asarray(0))}
     copied(b, [helper.make_node("Loop", ["number", "go", "zero"], ["end", "found"], body=_body())], tensors)
     return tensors["found"]
@@ -157,7 +157,7 @@ def _single(b: Builder, value: Value) -> Value | None:
         if node.key in ("Expand", "Tile"):
             _see_sizes(b, node.inputs[1])
         value = input_of(node)
-    return value if len(shape) <= 1 else b.Reshape(value, np.asarray([1], np.int64))
+    return value if len(shape) <= 1 else b.Reshape(value, [1])
 
 
 def _all_of(b: Builder, value: Value, places: Value) -> Value:
@@ -186,11 +186,11 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
     see(b, node)
     shape = b.known_shape(mask)
     require(sum(not isinstance(d, int) for d in shape) <= 1, "the mask has several sizes that are not static")
-    flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), np.asarray([-1], np.int64))
-    order = b.Sub(b.CumSum(flat, np.asarray(0, np.int64)), b.constant(np.asarray(1, np.int32)))
+    flat = b.Reshape(b.Cast(_shown(b, mask, 0), to=TensorProto.INT32), [-1])
+    order = b.Sub(b.CumSum(flat, 0), b.constant(np.asarray(1, np.int32)))
     taken = b.Gather(input_of(node), b.Max(order, b.constant(np.asarray(0, np.int32))), axis=0)
     sizes = [d if isinstance(d, int) else -1 for d in shape]
-    return b.Reshape(taken, np.asarray(sizes, np.int64))
+    return b.Reshape(taken, sizes)
 
 
 # ---- what is taken by a mask and reduced -----------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def count(b, places=None, mask=None, end=None):
     require(shape in ((), (1,)), "it takes several sizes")
     number = b.Cast(_shown(b, mask, 0), to=TensorProto.INT64)
     found = b.ReduceSum(number, axes=list(range(rank)), keepdims=0)
-    return b.Reshape(found, np.asarray(shape, np.int64)) if shape else found
+    return b.Reshape(found, shape) if shape else found
 
 
 @rule(op.NonZero(const("known")), stage=Stage.CLEAN)
@@ -274,10 +274,10 @@ def all_places(b, sizes, filled):
     require(filled is not None and numpy_helper.to_array(filled).all())
     rank = b.static_size(sizes, 0)
     require(rank, "the mask has no dimensions")
-    numbers = [b.Gather(sizes, np.asarray(axis), axis=0) for axis in range(rank)]
+    numbers = [b.Gather(sizes, axis, axis=0) for axis in range(rank)]
     along = [arange(b, number) for number in numbers]
     if rank > 1:
         spread = [b.Expand(b.Unsqueeze(v, axes=list(range(1, rank - axis))), sizes) for axis, v in enumerate(along)]
-        along = [b.Reshape(v, np.asarray([-1], np.int64)) for v in spread]
+        along = [b.Reshape(v, [-1]) for v in spread]
     rows = [b.Unsqueeze(v, axes=[0]) for v in along]
     return rows[0] if rank == 1 else b.Concat(*rows, axis=0)

@@ -47,7 +47,7 @@ def decompose(b, x):
     axes = [w.places * s for w, s in zip(found, strides, strict=True)]
     windows = reduce(_crossed, axes)
     pixels = int(np.prod(sizes))
-    flat = b.Reshape(x, np.asarray([0, shape[1], pixels]))
+    flat = b.Reshape(x, [0, shape[1], pixels])
     first = b.Gather(flat, windows[:, 0], axis=2)
     taken = b.Gather(nan_as_lowest(b, flat), windows, axis=2)
     largest = b.ReduceMax(taken, axes=[3], keepdims=1)
@@ -67,8 +67,8 @@ def _before(b: Builder, x: Value, batch: Dim, channels: int, pixels: int) -> Any
     """[batch, channels, 1]: how many pixels of the whole tensor lie before those of each channel."""
     if isinstance(batch, int):
         return np.arange(batch * channels).reshape(batch, channels, 1) * pixels
-    count = b.Gather(b.Shape(x), np.asarray(0))
-    firsts = b.Mul(b.Range(np.asarray(0), count, np.asarray(1)), np.asarray(channels * pixels))
+    count = b.Gather(b.Shape(x), 0)
+    firsts = b.Mul(b.Range(0, count, 1), np.asarray(channels * pixels))
     return b.Add(b.Unsqueeze(firsts, axes=[1, 2]), (np.arange(channels) * pixels).reshape(1, channels, 1))
 
 
@@ -103,10 +103,10 @@ def _of_any_size(b: Builder, x: Value, rank: int) -> tuple[Value, Value]:
     is_number = b.Equal(slices[0], slices[0])
     place = b.Where(is_number, place, b.constant(np.zeros(1, np.int64)))
     for a in axes:
-        along = b.Range(np.asarray(0), counts[a], np.asarray(1))
+        along = b.Range(0, counts[a], 1)
         lines = b.Mul(b.Unsqueeze(along, axes=list(range(1, rank - 2 - a))) if a < rank - 3 else along, steps[a])
         place = b.Add(place, b.Mul(lines, strides[a]))
-    pictures = b.Range(np.asarray(0), product_of(b, sizes[:2]), np.asarray(1))
+    pictures = b.Range(0, product_of(b, sizes[:2]), 1)
     before = b.Mul(b.Reshape(pictures, vector_of(b, [*sizes[:2], *[1] * (rank - 2)])), product_of(b, sizes[2:]))
     return b.Where(is_number, largest, slices[0]), b.Add(place, before)
 
@@ -131,4 +131,4 @@ def _slice(b: Builder, x: Value, offset: Sequence[int], counts: Sequence[int | V
     last = [b.Mul(b.Sub(n, 1), s) if isinstance(n, Value) else (n - 1) * s for n, s in zip(counts, steps, strict=True)]
     ends = [b.Add(e, o + 1) if isinstance(e, Value) else e + o + 1 for e, o in zip(last, offset, strict=True)]
     axes = np.arange(2, len(offset) + 2)
-    return b.Slice(x, np.asarray(offset), vector_of(b, ends), axes, np.asarray(steps))
+    return b.Slice(x, offset, vector_of(b, ends), axes, steps)

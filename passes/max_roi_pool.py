@@ -39,11 +39,11 @@ def decompose(b, x, rois, bins):
     looked_up = count * channels * math.prod(bins)
     small = max(math.prod(shape) * levels, looked_up) <= LARGEST
     require(small, f"the table, or what is looked up in it, has more than {LARGEST} elements")
-    table = b.Reshape(b.Transpose(_table(b, x, height, width), perm=[0, 2, 1]), np.asarray([-1, channels], np.int64))
+    table = b.Reshape(b.Transpose(_table(b, x, height, width), perm=[0, 2, 1]), [-1, channels])
     rows = _Bins.of(b, rois, 2, bins[0], height, step=width, level=width.bit_length() * height * width)
     columns = _Bins.of(b, rois, 1, bins[1], width, step=1, level=height * width)
     if batch > 1:
-        pictures = b.Cast(b.Gather(rois, np.asarray([0]), axis=1), to=TensorProto.INT64)
+        pictures = b.Cast(b.Gather(rois, [0], axis=1), to=TensorProto.INT64)
         offset = b.Mul(pictures, np.asarray(levels * height * width))
         rows = rows._replace(first=b.Add(rows.first, offset), last=b.Add(rows.last, offset))
     corners = [
@@ -63,7 +63,7 @@ def _table(b: Builder, x: Value, height: int, width: int) -> Value:
     for i in range(height.bit_length()):
         rows = _windows(b, x, 2, 2**i)
         found += [_windows(b, rows, 3, 2**j) for j in range(width.bit_length())]
-    flat = [b.Reshape(part, np.asarray([0, 0, height * width], np.int64)) for part in found]
+    flat = [b.Reshape(part, [0, 0, height * width]) for part in found]
     return flat[0] if len(flat) == 1 else b.Concat(*flat, axis=2)
 
 
@@ -90,7 +90,7 @@ class _Bins(NamedTuple):
         level  what a window twice as long adds to it
         """
         dtype = b.dtype(rois)
-        begin, end = (_rounded(b, b.Gather(rois, np.asarray([k]), axis=1)) for k in (start, start + 2))
+        begin, end = (_rounded(b, b.Gather(rois, [k], axis=1)) for k in (start, start + 2))
         extent = b.Max(b.Add(b.Sub(end, begin), 1.0), 1.0)
         length = b.Div(extent, float(bins))
         edges = [b.Mul(length, b.constant(np.arange(bins)[None] + k, dtype)) for k in (0, 1)]

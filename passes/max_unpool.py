@@ -42,7 +42,7 @@ def decompose(b, x, indices):
     one = np.asarray([-1], np.int64)
     zeros = b.constant(np.zeros(int(abs(whole.prod()))), b.dtype(x))
     if batch < 0:  # as many as one sample has, for each of them
-        zeros = b.Tile(zeros, b.Slice(b.Shape(x), np.asarray([0]), np.asarray([1]), np.asarray([0])))
+        zeros = b.Tile(zeros, b.Slice(b.Shape(x), [0], [1], [0]))
     return b.Reshape(b.ScatterElements(zeros, b.Reshape(indices, one), b.Reshape(x, one), axis=0), whole)
 
 

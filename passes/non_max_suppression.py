@@ -111,7 +111,7 @@ def _rows(b: Builder, taken: Value, scores: Value, trips: int, count: int, fille
     """The first rows of image, class and box, and the filler after the last one."""
     classes = size(b, scores, 1)
     groups = product_of(b, [size(b, scores, 0), classes])
-    by_group = b.Reshape(b.Transpose(taken, perm=[1, 2, 0, 3]), np.asarray([-1, trips]))
+    by_group = b.Reshape(b.Transpose(taken, perm=[1, 2, 0, 3]), [-1, trips])
     own = b.ReduceSum(b.Cast(b.Less(by_group, BEYOND), to=TensorProto.INT32), axes=[1], keepdims=0)
     below, beside = (numbers_below(b, groups, TensorProto.INT32, behind=behind) for behind in (1, 0))
     front = b.ReduceSum(b.Where(b.Greater(below, beside), own, np.int32(0)), axes=[1], keepdims=0)
@@ -121,7 +121,7 @@ def _rows(b: Builder, taken: Value, scores: Value, trips: int, count: int, fille
     is_row = b.Less(group, _as_int32(b, groups))
     group = b.Where(is_row, group, np.int32(0))
     place = b.Add(b.Mul(group, np.int32(trips)), b.Sub(numbers, b.Gather(front, group, axis=0)))
-    box = b.Gather(b.Reshape(by_group, np.asarray([-1])), b.Where(is_row, place, np.int32(0)), axis=0)
+    box = b.Gather(b.Reshape(by_group, [-1]), b.Where(is_row, place, np.int32(0)), axis=0)
     picture = b.Div(group, _as_int32(b, classes))
     class_ = b.Sub(group, b.Mul(picture, _as_int32(b, classes)))
     rows = b.Cast(b.Concat(picture, class_, box, axis=1), to=TensorProto.INT64)

@@ -184,7 +184,7 @@ class _Taken:
         require(not others, "the rows are of several masks")
         self.b = b
         truth = mask if b.dtype(mask) == TensorProto.BOOL else b.Cast(mask, to=TensorProto.BOOL)
-        truths = b.Reshape(truth, np.asarray([-1], np.int64))
+        truths = b.Reshape(truth, [-1])
         flat = b.Cast(truths, to=TensorProto.INT32)
         self.count = b.ReduceSum(flat, axes=[0], keepdims=1)
         self.numbers = _numbers(b, flat)
@@ -194,7 +194,7 @@ class _Taken:
     def _positions(self, mask: Value, truths: Value, flat: Value) -> Value:
         """The positions as NonZero has them, and the last one again: it is written last where two rows meet."""
         b = self.b
-        up_to = b.CumSum(flat, np.asarray(0, np.int64))
+        up_to = b.CumSum(flat, 0)
         behind = b.Sub(b.Add(self.count, self.numbers), up_to)
         slots = b.Where(truths, b.Sub(up_to, 1), behind)
         order = b.ScatterElements(self.numbers, slots, self.numbers, axis=0)

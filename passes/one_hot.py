@@ -35,4 +35,4 @@ def _one(b: Builder, values: Value, k: int) -> Value:
     known = b.value(values)
     if known is not None:
         return b.constant(known[k : k + 1].reshape(()))
-    return b.Gather(values, np.asarray(k), axis=0)
+    return b.Gather(values, k, axis=0)

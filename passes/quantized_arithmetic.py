@@ -176,7 +176,7 @@ def _of_filters(b: Builder, scale: Value, w: Value) -> Value:
     scale = _numbers(b, scale)
     if b.root.op == "QLinearMatMul" or b.shape(scale) in SINGLE:
         return scale
-    return b.Reshape(scale, np.array([-1, *[1] * (b.known_rank(w) - 2)], np.int64))
+    return b.Reshape(scale, [-1, *[1] * (b.known_rank(w) - 2)])
 
 
 def _product(
@@ -216,7 +216,7 @@ def _in_blocks(b: Builder, x: Value, w: Value, zero: Value | None, w_zero: Value
     rank, w_rank = b.known_rank(x), b.known_rank(w)
     require(rank > 1, "a vector of unknown length is multiplied")
     one, other = _operand(b, x, zero), _operand(b, w, w_zero)
-    length = b.Gather(b.Shape(other), np.array([w_rank - 2]), axis=0)
+    length = b.Gather(b.Shape(other), [w_rank - 2], axis=0)
     blocks = b.Div(b.Add(length, BLOCK - 1), BLOCK)
     missing = b.Sub(b.Mul(blocks, BLOCK), length)
     cut = [blocks, np.array([BLOCK], np.int64)]
@@ -261,7 +261,7 @@ def _computed(b: Builder, w: Value, zero: Value | None, matrix: bool) -> Value:
         return b.Cast(w, to=FLOAT)
     shift = _plain(b, zero)
     if not matrix and b.shape(shift) not in SINGLE:
-        shift = b.Reshape(shift, np.array([-1, *[1] * (b.known_rank(w) - 1)], np.int64))
+        shift = b.Reshape(shift, [-1, *[1] * (b.known_rank(w) - 1)])
     return without_zero(b, w, shift)
 
 
@@ -338,7 +338,7 @@ def _along(b: Builder, factor: Value, axis: int, rank: int | None) -> Value:
     wanted = [1] * rank
     wanted[axis] = -1
     array = b.value(factor)
-    return b.constant(array.reshape(wanted)) if array is not None else b.Reshape(factor, np.array(wanted, np.int64))
+    return b.constant(array.reshape(wanted)) if array is not None else b.Reshape(factor, wanted)
 
 
 def _aligned(array: np.ndarray, axis: int, rank: int) -> Sequence[int]:

@@ -52,9 +52,7 @@ def steps(b, x):
     results = []
     for k, backwards in enumerate(ways):
         cell = Cell(b, kind, weights[k], states[k], bias[k], activations[count * k : count * k + count])
-        first = tuple(
-            None if v is None else b.Gather(v, np.asarray(k), axis=0) for v in given[5 : 6 + (kind == "LSTM")]
-        )
+        first = tuple(None if v is None else b.Gather(v, k, axis=0) for v in given[5 : 6 + (kind == "LSTM")])
         results.append(_run(b, cell, x, length, first, backwards))
     return _outputs(b, results)
 
@@ -64,7 +62,7 @@ def _run(b: Builder, cell: Cell, x: Value, length: int, state: State, backwards:
     whole = b.Add(b.MatMul(x, np.ascontiguousarray(cell.weights.T)), cell.shift)
     found: list[Value] = []
     for step in reversed(range(length)) if backwards else range(length):
-        gates = b.Squeeze(whole, axes=[0]) if length == 1 else b.Gather(whole, np.asarray(step), axis=0)
+        gates = b.Squeeze(whole, axes=[0]) if length == 1 else b.Gather(whole, step, axis=0)
         state = cell.step(gates, state)
         found.append(_made(state[0]))
     return found[::-1] if backwards else found, state

@@ -281,7 +281,7 @@ def _with_computed_pads(b: Builder, found: PadNode) -> Value:
         rank = b.known_rank(found.x)
         axes, count = [int(a) % rank for a in found.axes.reshape(-1)], found.axes.size
         at = [axes.index(a) + side * count if a in axes else 2 * count for side in (0, 1) for a in range(rank)]
-        pads = b.Gather(b.Concat(pads, np.zeros(1, np.int64), axis=0), np.asarray(at, np.int64), axis=0)
+        pads = b.Gather(b.Concat(pads, np.zeros(1, np.int64), axis=0), at, axis=0)
     made: Value = b.Pad(found.x, pads, None if found.is_zero else b.root.inputs[2], mode=found.mode)
     assert made.producer is not None
     why = b.why_unsupported(made.producer)

@@ -266,7 +266,7 @@ def cast_like(b, x, like):
 @rule(op.Flatten(x), strategy="decompose", cures=flattened_matrix)
 def flatten(b, x):
     behind = b.root.attr("axis") == b.rank(x) > 0  # every dimension is before the axis
-    return b.Reshape(x, np.asarray([-1, 1] if behind else [1, -1], np.int64))
+    return b.Reshape(x, [-1, 1] if behind else [1, -1])
 
 
 @rule(op.Flatten(x) | op.Transpose(x), strategy="decompose", cures=(flattened_input, transposed_input))

@@ -74,7 +74,7 @@ class _Direction(NamedTuple):
     def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int | Value) -> _Direction:
         scale = b.root.attr("spatial_scale")
         shifted = b.root.attr("coordinate_transformation_mode") == "half_pixel"
-        first, last = (b.Mul(b.Gather(rois, np.asarray([end]), axis=1), scale) for end in ends)
+        first, last = (b.Mul(b.Gather(rois, [end], axis=1), scale) for end in ends)
         if shifted:  # both ends, so that the extent is rounded as ONNX Runtime rounds it: it is rounded up to samples
             first, last = b.Sub(first, 0.5), b.Sub(last, 0.5)
         extent = b.Sub(last, first)
@@ -90,7 +90,7 @@ class _Direction(NamedTuple):
         """[1, 1, positions]: the positions as floats, from `first` on."""
         if isinstance(self.size, int):
             return b.constant(np.arange(first, self.size)[None, None], self.dtype)
-        numbers = b.Cast(b.Range(np.asarray(first), self.size, np.asarray(1)), to=self.dtype)
+        numbers = b.Cast(b.Range(first, self.size, 1), to=self.dtype)
         return b.Unsqueeze(numbers, axes=[0, 1])
 
     def nearest(self, b: Builder, at: Value) -> Value:
@@ -121,8 +121,8 @@ def _by_bin(b: Builder, weights: Value, along: _Direction) -> Value:
     """[rois, bins, samples of one, positions]."""
     parts = [-1, along.bins, b.root.attr("sampling_ratio")]
     if isinstance(along.size, int):
-        return b.Reshape(weights, np.asarray([*parts, along.size], np.int64))
-    return b.Reshape(weights, b.Concat(np.asarray(parts), b.Unsqueeze(along.size, axes=[0]), axis=0))
+        return b.Reshape(weights, [*parts, along.size])
+    return b.Reshape(weights, b.Concat(parts, b.Unsqueeze(along.size, axes=[0]), axis=0))
 
 
 def _largest(b: Builder, pictures: Value, rows: _Direction, columns: _Direction) -> Value:
@@ -130,9 +130,9 @@ def _largest(b: Builder, pictures: Value, rows: _Direction, columns: _Direction)
     ratio = b.root.attr("sampling_ratio")
     corners = [_product(b, pictures, r, c) for r in _neighbours(b, rows) for c in _neighbours(b, columns)]
     largest = reduce(b.Max, corners)  # [rois, channels, rows * ratio, columns * ratio]
-    of_rows = b.Reshape(largest, np.asarray([0, 0, rows.bins, ratio, -1], np.int64))
+    of_rows = b.Reshape(largest, [0, 0, rows.bins, ratio, -1])
     found = b.ReduceMax(of_rows, axes=[3], keepdims=0)
-    of_columns = b.Reshape(found, np.asarray([0, 0, rows.bins, columns.bins, ratio], np.int64))
+    of_columns = b.Reshape(found, [0, 0, rows.bins, columns.bins, ratio])
     return b.ReduceMax(of_columns, axes=[4], keepdims=0)
 
 
@@ -187,7 +187,7 @@ def _adaptive(b: Builder, along: _Direction) -> Value:
 
     from_before, behind = along.places(b, -1), along.end(b)
     if not isinstance(along.size, int):
-        behind = b.Reshape(behind, np.asarray([1, 1, 1]))
+        behind = b.Reshape(behind, [1, 1, 1])
     counted = b.Concat(below(from_before, False), below(behind, True), axis=2)
     lower, upper = _all_but_one(b, counted, "last"), _all_but_one(b, counted, "first")
     between = b.Sub(upper, lower)  # from p - 1 to p, for p from 0 to size

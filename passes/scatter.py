@@ -78,7 +78,7 @@ def decompose_nd(b, data, indices, updates, reduction):
         b.Mul(nonnegative(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
     )
     places = numbers_below(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
-    there = b.Equal(b.Reshape(place, np.asarray([1, count, 1])), places)
+    there = b.Equal(b.Reshape(place, [1, count, 1]), places)
     rows_of = b.Reshape(updates, vector_of(b, [1, count, product_of(b, sizes[depth:])]))
     found = reduced(b, reduction, entries(b, reduction, there, rows_of), 1)
     if depth != 1 or len(shape) != 2:

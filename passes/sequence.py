@@ -258,7 +258,7 @@ def _keeps(split: Node) -> bool:
 def length(b, sequence):
     rows = Rows.of(b, sequence)
     if rows is not None and not isinstance(b.shape(rows.x)[rows.axis], int):
-        return b.Gather(b.Shape(rows.x), np.asarray(rows.axis), axis=0)
+        return b.Gather(b.Shape(rows.x), rows.axis, axis=0)
     return b.constant(np.asarray(len(_items(b, sequence)), np.int64))
 
 

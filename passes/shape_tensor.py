@@ -169,7 +169,7 @@ class _Elements(Elements):
         elif positions == tuple(range(shape[0])):
             taken = value
         else:
-            taken = self.b.Gather(value, np.array(positions, np.int64), axis=0)
+            taken = self.b.Gather(value, positions, axis=0)
         return taken if self.b.dtype(value) == dtype else self.b.Cast(taken, to=dtype)
 
     def _places(self, value: Value, shape: tuple[int, ...]) -> np.ndarray:

@@ -38,7 +38,7 @@ def decompose(b, x, step, onesided):
     kernel = whole.transpose(1, 0, 3, 2).reshape(2 * bins, channels, length)
     signal = b.Unsqueeze(x, axes=[1]) if len(shape) == 2 else b.Transpose(x, perm=[0, 2, 1])
     frames = b.Conv(signal, _weights(b, kernel, window, b.dtype(x)), strides=[int(step.reshape(()))])
-    parts = b.Reshape(frames, np.asarray([0, 2, bins, -1], np.int64))
+    parts = b.Reshape(frames, [0, 2, bins, -1])
     return b.Transpose(parts, perm=[0, 3, 2, 1])
 
 

@@ -90,7 +90,7 @@ def feature_vectorizer(b):
 def array_feature_extractor(b, x, places):
     rank = b.known_rank(x)
     rows = b.Unsqueeze(x, axes=[0]) if rank == 1 else x
-    return b.Gather(rows, b.Reshape(places, np.asarray([-1])), axis=max(rank, 2) - 1)
+    return b.Gather(rows, b.Reshape(places, [-1]), axis=max(rank, 2) - 1)
 
 
 @rule(op.LinearRegressor(x, domain=ML), strategy="decompose")
@@ -108,11 +108,11 @@ def linear_classifier(b, x):
     scores, transform = _products(b, x, rows), b.root.attr("post_transform")
     if rows > 1:
         best = b.ArgMax(scores, axis=1, keepdims=0)
-        return b.Gather(np.asarray(labels), best, axis=0), transformed(b, scores, transform, rows)
+        return b.Gather(labels, best, axis=0), transformed(b, scores, transform, rows)
     require(transform in (None, "NONE", "LOGISTIC"), f"its post_transform is {transform} of a single row")
     positive = b.Sigmoid(scores) if transform == "LOGISTIC" else scores
     first, second = (b.constant(np.asarray([label]), INT64) for label in labels)
-    label = b.Where(b.Greater(b.Reshape(scores, np.asarray([-1])), 0.0), second, first)
+    label = b.Where(b.Greater(b.Reshape(scores, [-1]), 0.0), second, first)
     return label, b.Concat(b.Sub(1.0, positive), positive, axis=1)
 
 

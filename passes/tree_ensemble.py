@@ -105,7 +105,7 @@ def classifier(b, x):
     require(len(labels) > 2 or not read, "ONNX Runtime calls the one of two classes that are both weighed 0 or 1")
     require(len(labels) > 2 or not _numbers(b, "base_values").size, "ONNX Runtime adds base_values of two classes up")
     scores = _with_base(b, _scores(b, x, forest, "SUM"))
-    best = b.Gather(np.asarray(labels), b.ArgMax(scores, axis=1, keepdims=0), axis=0) if read else None
+    best = b.Gather(labels, b.ArgMax(scores, axis=1, keepdims=0), axis=0) if read else None
     return best, b.typed(transformed(b, scores, transform, len(labels)), FLOAT)
 
 
@@ -116,7 +116,7 @@ def _of_two(b: Builder, x: Value, forest: Forest, transform: str) -> tuple[Value
     require(_numbers(b, "base_values").size < 2, "it has base_values for two classes, and weights for one")
     first, second = (b.constant(np.asarray([label]), INT64) for label in b.root.attr("classlabels_int64s"))
     score, positive = _with_base(b, _scores(b, x, forest, "SUM")), bool((forest.weights >= 0).all())
-    chosen = b.Where(b.Greater(b.Reshape(score, np.asarray([-1])), 0.5 if positive else 0.0), second, first)
+    chosen = b.Where(b.Greater(b.Reshape(score, [-1]), 0.5 if positive else 0.0), second, first)
     if transform == "LOGISTIC":
         pair = b.Sigmoid(b.Concat(b.Neg(score), score, axis=1))
     else:

@@ -92,10 +92,10 @@ def _rows(b: Builder, x: Value, axis: int | None) -> Value:
     rank = b.rank(x) or 0
     made: Value = x
     if axis is None and rank != 1:
-        made = b.Reshape(x, np.asarray([-1], np.int64))
+        made = b.Reshape(x, [-1])
     elif axis is not None:
         made = moved_axis(b, x, rank, axis % rank, 0)
-        made = b.Reshape(made, np.asarray([0, -1], np.int64)) if rank > 2 else made
+        made = b.Reshape(made, [0, -1]) if rank > 2 else made
     return made
 
 

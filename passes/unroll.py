@@ -87,7 +87,7 @@ def scan(b):
     given, body = b.root.inputs[1:], Body.of(b)
     rows = []
     for k in range(_length(b, given[0], 0)):
-        sample = [b.Gather(v, np.asarray(k), axis=0) for v in given]
+        sample = [b.Gather(v, k, axis=0) for v in given]
         rows.append([b.Unsqueeze(v, axes=[0]) for v in _scanned(b, body, sample)])
     return settled(b, [b.Concat(*parts, axis=0) for parts in zip(*rows, strict=True)])
 

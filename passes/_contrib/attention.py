@@ -53,7 +53,7 @@ def projected_attention(
     q, k, v = (heads_of(b, part, heads) for part in parts)
     present = None
     if past is not None:
-        old_k, old_v = (b.Gather(past, np.asarray(index, np.int64), axis=0) for index in (0, 1))
+        old_k, old_v = (b.Gather(past, index, axis=0) for index in (0, 1))
         k, v = b.Concat(old_k, k, axis=2), b.Concat(old_v, v, axis=2)
     if asks_for(b, 1):
         present = b.Concat(b.Unsqueeze(k, axes=[0]), b.Unsqueeze(v, axes=[0]), axis=0)
@@ -80,7 +80,7 @@ def attended(b: Builder, heads: Heads, mask: Value | None, added: Value | None) 
     if b.root.attr("unidirectional"):
         scores = b.Where(_not_behind(b, heads), scores, b.constant(LOWEST[dtype], dtype))
     y = b.MatMul(b.Softmax(scores, axis=-1), heads.v)
-    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), sizes(0, 0, -1)), scores
+    return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1]), scores
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _kept(b: Builder, mask: Value, heads: Heads) -> Value:
         return b.Unsqueeze(seen, axes=[1])
     width = (b.shape(mask) or (None, None))[1]
     if not isinstance(width, int) and width != _positions(b, heads.k):
-        seen = b.Or(seen, b.Equal(b.Gather(b.Shape(mask), np.asarray(1, np.int64), axis=0), 1))
+        seen = b.Or(seen, b.Equal(b.Gather(b.Shape(mask), 1, axis=0), 1))
     return b.Unsqueeze(seen, axes=[1, 2])
 
 
@@ -113,11 +113,11 @@ def _within(b: Builder, ends: Value, heads: Heads) -> Value:
     batch, count = ((b.shape(v) or (None,))[0] for v in (heads.q, ends))
     if isinstance(batch, int) and count == 2 * batch:
         end, start = b.Split(ends, outputs=2, axis=0, split=[batch, batch])
-        spread = [b.Cast(b.Reshape(v, sizes(-1, 1, 1, 1)), to=TensorProto.INT64) for v in (start, end)]
+        spread = [b.Cast(b.Reshape(v, [-1, 1, 1, 1]), to=TensorProto.INT64) for v in (start, end)]
         return b.And(b.Not(b.Less(positions, spread[0])), b.Less(positions, spread[1]))
     if count is None or count != batch:
         return _within_computed(b, positions, b.Cast(ends, to=TensorProto.INT64), heads)
-    return b.Less(positions, b.Cast(b.Reshape(ends, sizes(-1, 1, 1, 1)), to=TensorProto.INT64))
+    return b.Less(positions, b.Cast(b.Reshape(ends, [-1, 1, 1, 1]), to=TensorProto.INT64))
 
 
 def _within_computed(b: Builder, positions: Value, ends: Value, heads: Heads) -> Value:
@@ -127,7 +127,7 @@ def _within_computed(b: Builder, positions: Value, ends: Value, heads: Heads) ->
     twice = b.Mul(batch, 2)
     filled = b.Concat(ends, b.Expand(b.constant([0], TensorProto.INT64), batch), axis=0)
     start = b.Where(b.Equal(b.Shape(ends), twice), b.Slice(filled, starts=batch, ends=twice), 0)
-    spread = [b.Reshape(v, sizes(-1, 1, 1, 1)) for v in (start, b.Slice(ends, starts=sizes(0), ends=batch))]
+    spread = [b.Reshape(v, [-1, 1, 1, 1]) for v in (start, b.Slice(ends, starts=[0], ends=batch))]
     return b.And(b.Not(b.Less(positions, spread[0])), b.Less(positions, spread[1]))
 
 
@@ -148,7 +148,7 @@ def _positions(b: Builder, x: Value) -> int | str | None:
 
 
 def _count(b: Builder, x: Value) -> Value:
-    return b.Gather(b.Shape(x), np.asarray(2, np.int64), axis=0)
+    return b.Gather(b.Shape(x), 2, axis=0)
 
 
 def _range(b: Builder, x: Value) -> Value:
@@ -180,18 +180,18 @@ def _unpacked(
     elif key is not None and value is None:  # [batch, positions, heads, 2, size]
         require(b.known_rank(key) == 5, "it has keys and no values")
         k, v = (b.Squeeze(p, axes=[3]) for p in b.Split(key, outputs=2, axis=3, split=[1, 1]))
-        q = b.Reshape(query, sizes(0, 0, heads, -1))
+        q = b.Reshape(query, [0, 0, heads, -1])
     else:
         k, v = needed(key), needed(value)
         if b.known_rank(k) == 4:  # of another sequence, by heads already
             if bias is not None:  # theirs is in them
-                query = b.Add(query, b.Slice(bias, sizes(0), sizes(b.static_size(query, 2)), sizes(0)))
+                query = b.Add(query, b.Slice(bias, [0], [b.static_size(query, 2)], [0]))
             return heads_of(b, query, heads), k, v
-        q, k, v = (b.Reshape(p, sizes(0, 0, heads, -1)) for p in (query, k, v))
+        q, k, v = (b.Reshape(p, [0, 0, heads, -1]) for p in (query, k, v))
     if bias is not None:
         widths = [heads * b.static_size(part, 3) for part in (q, k, v)]
         parts = b.Split(bias, outputs=3, axis=0, split=widths)
-        q, k, v = (b.Add(p, b.Reshape(w, sizes(heads, -1))) for p, w in zip((q, k, v), parts, strict=True))
+        q, k, v = (b.Add(p, b.Reshape(w, [heads, -1])) for p, w in zip((q, k, v), parts, strict=True))
     return tuple(b.Transpose(p, perm=[0, 2, 1, 3]) for p in (q, k, v))
 
 
@@ -207,7 +207,7 @@ def rotary(b, x, positions, cos, sin):
     require(rank in (3, 4), "its input has other than three or four dimensions")
     require(not attr("rotary_embedding_dim") or attr("num_heads") or rank == 4, "how large a head is is not known")
     heads = attr("num_heads") or (0 if rank == 4 else b.static_size(x, 2) // (2 * half))
-    by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, sizes(0, 0, heads, -1))
+    by_head = b.Transpose(x, perm=[0, 2, 1, 3]) if rank == 4 else b.Reshape(x, [0, 0, heads, -1])
     turned = attr("rotary_embedding_dim") or b.static_size(by_head, 3)
     require(turned == 2 * half, "its tables are not of the size of its heads")
     rows = _rows_of(b, positions, by_head)
@@ -239,7 +239,7 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
     second = b.Add(b.Mul(real, sin), b.Mul(imaginary, cos))
     if interleaved:
         pairs = [b.Unsqueeze(p, axes=[4]) for p in (first, second)]
-        y = b.Reshape(b.Concat(*pairs, axis=4), sizes(0, 0, 0, 2 * half))
+        y = b.Reshape(b.Concat(*pairs, axis=4), [0, 0, 0, 2 * half])
     else:
         y = b.Concat(first, second, axis=3)
     return y if rest is None else b.Concat(y, rest, axis=3)
@@ -252,7 +252,7 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
 def quantized_attention(b, x, weights, bias, scale, weight_scale, mask, zero, weight_zero, past):
     width = b.static_size(weights, 1)
     total = b.MatMulInteger(x, weights, zero, weight_zero)
-    factor = b.Mul(b.Reshape(scale, sizes(1)), weight_scale)
+    factor = b.Mul(b.Reshape(scale, [1]), weight_scale)
     projected = plus(b, b.Mul(b.Cast(total, to=FLOAT), b.typed(factor, FLOAT)), bias)
     if width % 3:
         raise Decline("its weights are not those of queries, keys and values of one size")
@@ -308,15 +308,15 @@ def grouped(b, query, key, value, past_key, past_value, lengths, total, cos, sin
         k, v = _grown(b, past_key, k, places), _grown(b, needed(past_value), v, places)
     present = k, v
     if places.total is not None:
-        ends = b.Reshape(places.total, sizes(1))
-        k, v = (b.Slice(x, np.zeros(1, np.int64), ends, sizes(2)) for x in (k, v))
-    q = b.Transpose(b.Reshape(q, sizes(0, 0, heads, groups, size)), perm=[0, 2, 3, 1, 4])
+        ends = b.Reshape(places.total, [1])
+        k, v = (b.Slice(x, np.zeros(1, np.int64), ends, [2]) for x in (k, v))
+    q = b.Transpose(b.Reshape(q, [0, 0, heads, groups, size]), perm=[0, 2, 3, 1, 4])
     k, v = (b.Unsqueeze(x, axes=[2]) for x in (k, v))
     scores = _scores(b, q, k, size, added)
     seen = b.Unsqueeze(_seen(b, places, lengths), axes=[1, 2])
     scores = b.Where(seen, scores, b.constant(LOWEST[b.dtype(q)], b.dtype(q)))
     y = b.MatMul(_weights(b, scores, q, sink), v)
-    y = b.Reshape(b.Transpose(y, perm=[0, 3, 1, 2, 4]), sizes(0, 0, -1))
+    y = b.Reshape(b.Transpose(y, perm=[0, 3, 1, 2, 4]), [0, 0, -1])
     return in_place(b, y, *present)
 
 
@@ -331,7 +331,7 @@ def _by_heads(
     else:
         require(b.known_rank(key) == 3, "its keys are ordered by head")
         parts = (query, key, needed(value))
-    q, k, v = (b.Reshape(x, sizes(0, 0, n, size)) for x, n in zip(parts, (heads, kv_heads, kv_heads), strict=True))
+    q, k, v = (b.Reshape(x, [0, 0, n, size]) for x, n in zip(parts, (heads, kv_heads, kv_heads), strict=True))
     return q, k, v
 
 
@@ -347,14 +347,14 @@ def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Val
     new = numbers_to(b, count)
     if past is None:
         return _Places(count, None, b.Unsqueeze(new, axes=[0]), None)
-    ends = b.Add(b.Cast(b.Reshape(lengths, sizes(-1, 1)), to=INT64), 1)
-    before = b.Max(b.Sub(ends, count), np.asarray(0, np.int64))
+    ends = b.Add(b.Cast(b.Reshape(lengths, [-1, 1]), to=INT64), 1)
+    before = b.Max(b.Sub(ends, count), 0)
     return _Places(count, before, b.Add(before, new), total)
 
 
 def _total(b: Builder, total: Value, added: Value | None) -> Value:
     """How many keys there are: what is added to the scores has a column for each."""
-    return b.Cast(b.Reshape(total, sizes()), to=INT64) if added is None else _size(b, added, 3)
+    return b.Cast(b.Reshape(total, []), to=INT64) if added is None else _size(b, added, 3)
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:
@@ -363,7 +363,7 @@ def _size(b: Builder, x: Value, axis: int) -> Value:
     size = None if shape is None else shape[axis]
     if isinstance(size, int):
         return b.constant(np.asarray(size, np.int64))
-    return b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0)
+    return b.Gather(b.Shape(x), axis, axis=0)
 
 
 def _turned_by(b: Builder, places: _Places, turns: Value | None, total: Value) -> Value:
@@ -371,8 +371,8 @@ def _turned_by(b: Builder, places: _Places, turns: Value | None, total: Value) -
     if turns is None:
         return places.at
     new = numbers_to(b, places.new)
-    first = b.Slice(b.Reshape(turns, sizes(-1)), starts=[0], ends=[1], axes=[0])
-    is_first = b.Equal(b.Cast(b.Reshape(total, sizes()), to=INT64), places.new)
+    first = b.Slice(b.Reshape(turns, [-1]), starts=[0], ends=[1], axes=[0])
+    is_first = b.Equal(b.Cast(b.Reshape(total, []), to=INT64), places.new)
     return b.Where(is_first, b.Unsqueeze(b.Add(new, first), axes=[0]), turns)
 
 
@@ -413,7 +413,7 @@ def _seen(b: Builder, places: _Places, lengths: Value | None) -> Value:
     if b.root.attr("causal"):
         seen = b.Not(b.Greater(keys, rows))
     else:
-        ends = b.Cast(b.Reshape(lengths, sizes(-1, 1, 1)), to=INT64)
+        ends = b.Cast(b.Reshape(lengths, [-1, 1, 1]), to=INT64)
         seen = b.Not(b.Greater(keys, b.Add(ends, b.Mul(rows, 0))))
     window = b.root.attr("local_window_size")
     return b.And(seen, b.Greater(keys, b.Sub(rows, window))) if window > 0 else seen
@@ -426,7 +426,7 @@ def _weights(b: Builder, scores: Value, q: Value, sink: Value | None) -> Value:
         return b.Softmax(scores, axis=-1)
     heads = attr("num_heads")
     numbers = sink if sink is not None else b.constant(np.zeros(heads), dtype)
-    column = b.Reshape(numbers, sizes(1, attr("kv_num_heads"), heads // attr("kv_num_heads"), 1, 1))
-    shape = b.Concat(b.Slice(b.Shape(q), starts=[0], ends=[4], axes=[0]), sizes(1), axis=0)
+    column = b.Reshape(numbers, [1, attr("kv_num_heads"), heads // attr("kv_num_heads"), 1, 1])
+    shape = b.Concat(b.Slice(b.Shape(q), starts=[0], ends=[4], axes=[0]), [1], axis=0)
     whole = b.Softmax(b.Concat(scores, b.Expand(column, shape), axis=-1), axis=-1)
     return b.Slice(whole, starts=[0], ends=[-1], axes=[-1])

@@ -12,7 +12,7 @@ from surgeon.ir.schemas import schema
 
 from .._arithmetic import part, pivoted, without_first
 from .._operator_support import takes_type
-from .table import Result, body, given, known, plus, sizes
+from .table import Result, body, given, known, plus
 
 ROOT = math.sqrt(2 / math.pi)
 CUBIC = 0.044715
@@ -68,7 +68,7 @@ def bias_softmax(b, x, bias):
     total = b.Add(x, bias)
     if axis in (-1, rank - 1):
         return b.Softmax(total, axis=axis)
-    rows = b.Reshape(total, sizes(*[0] * (axis % rank), -1))
+    rows = b.Reshape(total, [*[0] * (axis % rank), -1])
     return b.Reshape(b.Softmax(rows, axis=-1), b.Shape(total))
 
 

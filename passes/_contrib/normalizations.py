@@ -23,7 +23,6 @@ from .table import (
     plus,
     require_unasked,
     setting,
-    sizes,
 )
 
 
@@ -108,9 +107,9 @@ def group_norm(b: Builder) -> Result:
 @body("SkipGroupNorm")
 def skip_group_norm(b, x, gamma, beta, skip, bias):
     if b.known_rank(skip) == 2:  # one number for each channel of a sample
-        skip = b.Reshape(skip, sizes(*([0, 1, 1, -1] if b.root.attr("channels_last") else [0, -1, 1, 1])))
+        skip = b.Reshape(skip, [*([0, 1, 1, -1] if b.root.attr("channels_last") else [0, -1, 1, 1])])
     if bias is not None and not b.root.attr("channels_last"):
-        bias = b.Reshape(bias, sizes(1, -1, 1, 1))
+        bias = b.Reshape(bias, [1, -1, 1, 1])
     total, _ = summed(b, x, skip, bias)
     y, rounded = (b.typed(v, b.dtype(x)) for v in (grouped(b, total, gamma, beta), total))
     return in_place(b, y, rounded)
@@ -124,11 +123,11 @@ def grouped(b: Builder, x: Value, gamma: Value, beta: Value) -> Value:
     groups, channels, dtype = b.root.attr("groups"), b.static_size(gamma, 0), b.dtype(x)
     require(isinstance(groups, int) and groups > 0 and channels % groups == 0, "its channels are not groups")
     moved = b.wide(first(b, x) if b.root.attr("channels_last") else x)
-    split = b.Reshape(moved, sizes(0, groups, -1))
+    split = b.Reshape(moved, [0, groups, -1])
     ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
     normal = b.InstanceNormalization(split, ones, zeros, epsilon=b.root.attr("epsilon"))
     y = b.Reshape(normal, b.Shape(moved))
-    weight, shift = (b.Reshape(b.typed(v, FLOAT), sizes(1, -1, 1, 1)) for v in (gamma, beta))
+    weight, shift = (b.Reshape(b.typed(v, FLOAT), [1, -1, 1, 1]) for v in (gamma, beta))
     y = b.Add(b.Mul(y, weight), shift)
     y = b.typed(b.Mul(y, b.Sigmoid(y)) if activation else y, dtype)
     return last(b, y, 4) if b.root.attr("channels_last") else y
@@ -175,6 +174,6 @@ def lengths(b: Builder, ids: Value, mask: Value | None) -> Value:
     """How many ones each sample's mask has; 0 where there is no mask."""
     if mask is None:
         none = b.Mul(b.Slice(ids, starts=[0], ends=[1], axes=[1]), 0)
-        return b.Cast(b.Reshape(none, sizes(-1)), to=TensorProto.INT32)
+        return b.Cast(b.Reshape(none, [-1]), to=TensorProto.INT32)
     ones = b.Cast(b.Equal(mask, b.constant(1, b.dtype(mask))), to=TensorProto.INT32)
     return b.ReduceSum(ones, axes=[1], keepdims=0)

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .blocks import activated, attributes, fast_gelu
-from .table import FLOAT, Result, body, given, known, plus, setting, sizes
+from .table import FLOAT, Result, body, given, known, plus, setting
 
 
 @body("FusedMatMul", "TransposeMatMul")
@@ -86,7 +86,7 @@ def mixture(b, x, router, first, first_bias, second, second_bias, third):
     require(b.dtype(x) == TensorProto.FLOAT, "it is not fp32")
     require(third is None, "its gate has weights of its own, of which ONNX Runtime has no kernel")
     require(not b.root.attr("use_sparse_mixer"), "it mixes with the sparse mixer")
-    tokens = x if b.known_rank(x) == 2 else b.Reshape(x, sizes(-1, b.static_size(x, -1)))
+    tokens = x if b.known_rank(x) == 2 else b.Reshape(x, [-1, b.static_size(x, -1)])
     hidden = _activated(b, _layer(b, b.Unsqueeze(tokens, axes=[0]), first, first_bias))
     found = _layer(b, hidden, second, second_bias)
     weights = b.Unsqueeze(b.Transpose(_weights(b, router), perm=[1, 0]), axes=[-1])
@@ -105,7 +105,7 @@ def _weights(b: Builder, router: Value) -> Value:
     """[tokens, experts]: how much of each expert a token gets; of equal ones the kernel takes the last."""
     experts = b.static_size(router, -1)
     shares = b.Softmax(b.Gather(router, np.arange(experts)[::-1].copy(), axis=1), axis=-1)
-    best, where = b.TopK(shares, sizes(b.root.attr("k")), outputs=2, axis=-1)
+    best, where = b.TopK(shares, [b.root.attr("k")], outputs=2, axis=-1)
     if b.root.attr("normalize_routing_weights"):
         best = b.Div(best, b.ReduceSum(best, axes=[-1], keepdims=1))
     none = b.Expand(b.constant(0.0, TensorProto.FLOAT), b.Shape(router))
@@ -119,7 +119,7 @@ def _activated(b: Builder, x: Value) -> Value:
         # gates and numbers in turn: gate * Sigmoid(alpha * gate) * (number + beta)
         require(b.root.attr("swiglu_fusion") == 1, "its gates are not between its numbers")
         require(not b.root.attr("swiglu_limit_after_activation"), "it is cut off after its gate")
-        gate, number = (b.Slice(x, sizes(k), sizes(np.iinfo(np.int64).max), sizes(-1), sizes(2)) for k in (0, 1))
+        gate, number = (b.Slice(x, [k], [np.iinfo(np.int64).max], [-1], [2]) for k in (0, 1))
         limit = setting(b, "swiglu_limit", None)
         if limit is not None:
             gate, number = b.Min(gate, float(limit)), b.Min(b.Max(number, -float(limit)), float(limit))

@@ -9,7 +9,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 
 from .blocks import CONV, POOL, attributes, first, last
-from .table import FLOAT, Result, body, given, known, needed, plus, sizes
+from .table import FLOAT, Result, body, given, known, needed, plus
 
 TYPES = (TensorProto.UINT8, TensorProto.INT8)
 OF_EIGHT: dict[int, int] = {TensorProto.UINT4: TensorProto.UINT8, TensorProto.INT4: TensorProto.INT8}
@@ -81,7 +81,7 @@ def softmax(b, x, x_scale, x_zero, scale, zero):
     if old == now or axis in (-1, rank - 1):
         return quantized(b, b.Softmax(x, axis=axis), scale, zero)
     require(old, "its axis is that of a newer opset than the model's")
-    rows = b.Reshape(x, sizes(*[0] * (axis % rank), -1))
+    rows = b.Reshape(x, [*[0] * (axis % rank), -1])
     return quantized(b, b.Reshape(b.Softmax(rows, axis=-1), b.Shape(x)), scale, zero)
 
 
@@ -107,7 +107,7 @@ def global_average_pool(b, x, x_scale, x_zero, scale, zero):
     known_sizes = [d for d in (shape or ())[axes[0] : axes[-1] + 1] if isinstance(d, int)]
     count: Value | float = float(math.prod(known_sizes))
     if len(known_sizes) < len(axes):
-        dims = [b.Gather(b.Shape(x), np.asarray(axis, np.int64), axis=0) for axis in axes]
+        dims = [b.Gather(b.Shape(x), axis, axis=0) for axis in axes]
         count = b.Cast(reduce(b.Mul, dims), to=TensorProto.FLOAT)
     total = b.ReduceSum(_whole(b, x, x_zero), axes=axes, keepdims=1)
     factor = b.Div(scalar(b, x_scale), b.Mul(scalar(b, scale), count))

@@ -9,7 +9,7 @@ from surgeon import Builder, Value, require
 
 from .._arithmetic import EXACT
 from .._copy import copied
-from .table import FLOAT, asks_for, body, in_place, known, sizes
+from .table import FLOAT, asks_for, body, in_place, known
 
 GATES = 4
 HALF = 16  # integers are taken apart into 16 * upper + lower where their sums may pass what fp32 holds
@@ -67,13 +67,13 @@ def _single(array: np.ndarray) -> np.ndarray:
 def _state(b: Builder, first: Value | None, k: int, x: Value, hidden: int) -> Value:
     """The state of a direction before the first step: zeros where none is given."""
     if first is not None:
-        return b.Gather(first, np.asarray(k, np.int64), axis=0)
+        return b.Gather(first, k, axis=0)
     shape = b.shape(x)
     batch = shape[1] if shape is not None else None
     if isinstance(batch, int):
         return b.constant(np.zeros((batch, hidden), np.float32))
     count = b.Slice(b.Shape(x), starts=[1], ends=[2], axes=[0])
-    return b.Expand(np.zeros((1, 1), np.float32), b.Concat(count, sizes(hidden), axis=0))
+    return b.Expand(np.zeros((1, 1), np.float32), b.Concat(count, [hidden], axis=0))
 
 
 def _bias(b: Builder, bias: Value | None, k: int, width: int) -> np.ndarray:

@@ -192,7 +192,7 @@ def _unshaped(b: Builder, value: Value) -> Value:
         node = source.producer
     if b.rank(value) == 1:
         return value
-    return b.Reshape(value, np.asarray([-1], np.int64))
+    return b.Reshape(value, [-1])
 
 
 def of_shape(b: Builder, value: Value, sizes: Sequence[int]) -> Factor:
@@ -200,7 +200,7 @@ def of_shape(b: Builder, value: Value, sizes: Sequence[int]) -> Factor:
     array = b.value(value)
     if array is not None:
         return array.reshape(sizes)
-    return b.Reshape(value, np.asarray(sizes, np.int64))
+    return b.Reshape(value, sizes)
 
 
 def along_axes(b: Builder, factor: Factor, sizes: Sequence[Dim], dtype: int, neutral: float) -> Factor | None:
@@ -223,7 +223,7 @@ def of_channels(b: Builder, value: Value, rank: int) -> Factor:
     source = node.inputs[0] if node is not None and node.key == "Reshape" else None
     if source is not None and _runs_along_channels(b.shape(source), rank):
         return source
-    return b.Reshape(value, np.asarray(shape, np.int64))
+    return b.Reshape(value, shape)
 
 
 def _runs_along_channels(shape: Shape | None, rank: int) -> bool:
