@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import HALVES, Builder, Node, Pattern, Value, const, elements, no_match, op, output, require, require_some
+from surgeon import HALVES, Builder, Node, Pattern, Value, const, no_match, op, output, require, require_some
 from surgeon.ir.operators import MOVES
 from surgeon.rules.pattern import Op
 
@@ -347,5 +347,5 @@ def removed(b: Builder, kept: Value, size: Any) -> list[int]:
     assert positions is not None and updates is not None  # the pattern takes constants alone
     is_true = filled is not None and numpy_helper.to_array(filled).all()
     require(is_true and not updates.any(), NOT_SYMMETRIC)
-    require(elements(b, everywhere.producer.inputs[0]) == [size], OTHER_SIZE)
+    require(b.elements(everywhere.producer.inputs[0]) == [size], OTHER_SIZE)
     return [int(p) for p in positions.reshape(-1)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Dim, Node, Value, dims, elements, known_dims, require
+from surgeon import Builder, Dim, Node, Value, require
 from surgeon.ir.lattice import Shape
 
 
@@ -38,7 +38,7 @@ def cancel(inner: Sequence[int] | None, outer: Sequence[int] | None) -> bool:
 
 def same_shape(b: Builder, one: Value, other: Value) -> bool:
     """Whether two tensors with equally many elements have the same dimensions: one follows from the others."""
-    a, z = dims(b, one), dims(b, other)
+    a, z = b.dims(one), b.dims(other)
     if a is None or z is None or len(a) != len(z):
         return False
     unproved = [(p, q) for p, q in zip(a, z, strict=True) if p != q]
@@ -51,8 +51,8 @@ def same_shape_when_empty(b: Builder, reshaped: Node) -> bool:
 
     None of its sizes follows from the others then, so the one that is not proved must be asked for by -1.
     """
-    a, z = known_dims(b, output_of(reshaped)), known_dims(b, input_of(reshaped))
-    given = elements(b, reshaped.inputs[1])
+    a, z = b.known_dims(output_of(reshaped)), b.known_dims(input_of(reshaped))
+    given = b.elements(reshaped.inputs[1])
     unproved = [axis for axis, (p, q) in enumerate(zip(a, z, strict=True)) if p != q]
     others = [p for axis, p in enumerate(a) if axis not in unproved]
     left_open = given is not None and all(given[axis] == -1 for axis in unproved)

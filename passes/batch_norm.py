@@ -15,7 +15,7 @@ Price     In ONNX Runtime on one thread. Training mode of [8,64,56,56]: 9 nodes,
 
 import numpy as np
 
-from surgeon import ANY, Builder, Node, Value, attr, dims, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Node, Value, attr, op, require, require_some, rule, var
 
 from ._norm.factors import of_channels
 from ._norm.writing import normalised, of_batch, with_affine
@@ -32,7 +32,7 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
-    whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
+    whole, folded = (require_some(b.dims(v)) for v in (x, inside.inputs[0]))
     require(len(whole) >= 3 and isinstance(whole[1], int), "the number of channels is not known")
     require(folded != whole or folded[0] == 1)  # else it folds nothing
     require(folded[0] == 1, "it folds something else than the batch")
@@ -45,7 +45,7 @@ def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
     require(not _is_training(b, inside), "it is in training mode")
     reshaped = b.root.inputs[0] if inside is b.root else b.root.outputs[0]
-    whole = require_some(dims(b, x))
+    whole = require_some(b.dims(x))
     require(len(whole) >= 2 and isinstance(whole[1], int) and same_shape(b, reshaped, x))
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 

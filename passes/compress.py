@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from surgeon import Builder, Decline, Node, Value, attr, const, dims, op, require, rule, var
+from surgeon import Builder, Decline, Node, Value, attr, const, op, require, rule, var
 from surgeon.ir.following import readers
 
 from ._row_dependence import Reading
@@ -34,9 +34,9 @@ def decompose(b, x, condition, axis=None):
 @rule(op.Compress(x, var("computed"), axis=attr("axis")), fallback=True)
 def found(b, x, computed, axis=None):
     require(b.value(computed) is None)
-    own = dims(b, x)
+    own = b.dims(x)
     if axis is not None:
-        fits = own is not None and dims(b, computed) == [own[axis]]
+        fits = own is not None and b.dims(computed) == [own[axis]]
     else:
         fits = own is not None and all(isinstance(d, int) for d in own) and b.shape(computed) == (math.prod(own),)
     require(fits, "the condition is not known to be as long as what it selects from")

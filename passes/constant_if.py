@@ -9,7 +9,7 @@ Exact     Bit for bit.
 Price     None: the branch runs without the If.
 """
 
-from surgeon import Builder, Stage, Value, elements, op, require_some, rule, var
+from surgeon import Builder, Stage, Value, op, require_some, rule, var
 from surgeon.ir.operators import COMPARES, OPERATORS
 
 from ._copy import written_out
@@ -35,13 +35,13 @@ def _decided(b: Builder, value: Value | None) -> bool | None:
     if node is None:
         return None
     if node.key in COMPARES:
-        pair = [elements(b, v) for v in node.inputs]
+        pair = [b.elements(v) for v in node.inputs]
         if any(p is None or len(p) != 1 or not isinstance(p[0], int) for p in pair):
             return None
         compare = require_some(OPERATORS[node.key].numpy, "")
         return bool(compare(*(p[0] for p in pair if p is not None)))
     if node.key == "Cast":
-        number = elements(b, node.inputs[0])
+        number = b.elements(node.inputs[0])
         if number is not None and len(number) == 1 and isinstance(number[0], int):
             return bool(number[0])
     if node.key in CONNECTIVES:

@@ -22,24 +22,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import (
-    ANY,
-    DOMAIN,
-    Builder,
-    Dim,
-    Node,
-    Value,
-    attr,
-    const,
-    dims,
-    known_dims,
-    meaning,
-    op,
-    require,
-    require_some,
-    rule,
-    var,
-)
+from surgeon import ANY, DOMAIN, Builder, Dim, Node, Value, attr, const, meaning, op, require, require_some, rule, var
 
 from ._norm.factors import (
     Factor,
@@ -73,7 +56,7 @@ scaled = op.Mul(back, var("outer_scale"))
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
-    whole, folded = (known_dims(b, v) for v in (x, inside.inputs[0]))
+    whole, folded = (b.known_dims(v) for v in (x, inside.inputs[0]))
     require(len(whole) >= 3 and folded[0] == whole[0])
     groups = folded[1]
     require(isinstance(groups, int), "the number of groups is not known")
@@ -103,7 +86,7 @@ def _with_groups(
 
 @rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon))
 def all_groups(b, x, scale, bias, num_groups, epsilon):
-    shape = known_dims(b, x)
+    shape = b.known_dims(x)
     require(len(shape) >= 3 and shape[1] == num_groups)
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
@@ -127,7 +110,7 @@ def channels_last(b, x, **found):
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
     n = read(b, inner.outputs[0], found)
     require(is_grouped_last(n))
-    whole = known_dims(b, x)
+    whole = b.known_dims(x)
     number, each = _split_channels(n.dims, whole)
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back to the shape that it had")
     n = with_epsilon(b, n, found)
@@ -225,7 +208,7 @@ def _by_reshape(
 
 def _sizes(b: Builder, x: Value) -> Value | np.ndarray:
     """The shape of x as the target of a Reshape; constant where only one dimension after the batch is unknown."""
-    shape = dims(b, x)
+    shape = b.dims(x)
     unknown = [a for a, d in enumerate(shape or ()) if a and not isinstance(d, int)]
     if shape is None or len(unknown) > 1:
         return b.Shape(x)

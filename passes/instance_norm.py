@@ -35,8 +35,6 @@ from surgeon import (
     Value,
     attr,
     const,
-    dims,
-    known_dims,
     meaning,
     model_rule,
     op,
@@ -99,7 +97,7 @@ def between_reshapes(b, x, **found):
     inner = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is x and m is not b.root)
     n = read(b, inner.outputs[0], found)
     require(n.rank == 3 and instance_axis(b, n) == 1)
-    require(n.dims[:2] == known_dims(b, x)[:2] and same_shape(b, b.root.outputs[0], x))
+    require(n.dims[:2] == b.known_dims(x)[:2] and same_shape(b, b.root.outputs[0], x))
     n = with_epsilon(b, n, found)
     size, dtype = require_some(n.channels(1), "the number of channels is not known"), b.dtype(b.root.outputs[0])
     parts = require_some(merged(b, n, [1], dtype), "the scale or the shift is not one number a channel")
@@ -142,7 +140,7 @@ def where_it_was(b, x, scale, bias, epsilon, inner=None, outer=None):
 def batch_in_channels(b, x, scale, bias, epsilon):
     """[N, C, ...] as [1, N C, ...]: every instance is a channel there, with the scales repeated N times."""
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
-    whole, folded = (require_some(dims(b, v)) for v in (x, inside.inputs[0]))
+    whole, folded = (require_some(b.dims(v)) for v in (x, inside.inputs[0]))
     require(folded[2:] == whole[2:] and folded[0] == 1 != whole[0] and isinstance(whole[1], int))
     require(same_shape(b, b.root.outputs[0], x), "it is not reshaped back")
     size = whole[1]
@@ -160,7 +158,7 @@ by_statistics = op.BatchNormalization(
 
 def _require_one_instance(b: Builder, x: Value) -> list[Dim]:
     """The dimensions of x, [1, C, ...]; declines for other ones."""
-    shape = require_some(dims(b, x))
+    shape = require_some(b.dims(x))
     require(len(shape) >= 3)
     require(shape[0] == 1, "it normalises over the batch, which is not one")
     return shape
@@ -209,7 +207,7 @@ def decompose(b, x, scale, bias, epsilon):
 
 def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: float) -> Value | None:
     """A layer normalisation, where the chain would be read as one by the next run and the target has a node for it."""
-    shape = known_dims(b, x)
+    shape = b.known_dims(x)
     n = Normalisation(x, shape, (2,), epsilon)
     if n.rank != 3 or not isinstance(shape[2], int) or b.opset < LAYER_NORM or instance_axis(b, n) is not None:
         return None

@@ -31,25 +31,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import (
-    ANY,
-    HALVES,
-    Builder,
-    Dim,
-    Node,
-    Pattern,
-    Value,
-    attr,
-    const,
-    dims,
-    elements,
-    known_dims,
-    meaning,
-    op,
-    require,
-    rule,
-    var,
-)
+from surgeon import ANY, HALVES, Builder, Dim, Node, Pattern, Value, attr, const, meaning, op, require, rule, var
 from surgeon.ir.model import Model
 from surgeon.rules.dimensions import bare
 from surgeon.targets.condition import dtype_name
@@ -256,7 +238,7 @@ def _summed_axis(equation: str) -> int:
 def _require_shapes(b: Builder, x: Value, axis: int, keepdims: bool) -> None:
     """Decline where the norm does not meet x as a norm with kept dimensions would. It is followed from the reduction to
     the division."""
-    whole = dims(b, x)
+    whole = b.dims(x)
     rank = None if whole is None else len(whole)
     # without its first axis, a norm meets x as it should
     kept, first = keepdims, rank is not None and axis % rank == 0
@@ -305,12 +287,12 @@ def _expands_to(b: Builder, expand: Node, whole: list[Dim] | None, x: Value) -> 
     shape = target.producer if target is not None else None
     if shape is not None and shape.key == "Shape" and shape.inputs[0] is not None and bare(shape.inputs[0]) is bare(x):
         return "start" not in shape.attrs and "end" not in shape.attrs
-    return no_larger(elements(b, target), whole) or no_larger(dims(b, output_of(expand)), whole)
+    return no_larger(b.elements(target), whole) or no_larger(b.dims(output_of(expand)), whole)
 
 
 def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> bool:
     """Whether a Tile repeats the norm along the reduced axis alone, as often as x has elements there."""
-    repeats = elements(b, tile.inputs[1])
+    repeats = b.elements(tile.inputs[1])
     if repeats is None or whole is None or len(repeats) != len(whole):
         return False
     return all(t == 1 or (a == axis % len(whole) and t == whole[a]) for a, t in enumerate(repeats))
@@ -318,7 +300,7 @@ def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> boo
 
 def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     """The factor as one element for each of the axis, 1 along the others; declines where it varies along them."""
-    whole = known_dims(b, x)
+    whole = b.known_dims(x)
     require(gain.size > 1 and gain.ndim <= len(whole), "the factor is not a weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
     require(
@@ -392,7 +374,7 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
 
 def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Dim] | None:
     """The dimensions of x with 1 for the axis; None where the rank is unknown."""
-    whole = dims(b, x)
+    whole = b.dims(x)
     return whole and [1 if a == axis % len(whole) else d for a, d in enumerate(whole)]
 
 

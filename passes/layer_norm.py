@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, HALVES, Builder, Value, attr, dims, meaning, op, require, require_some, rule, var
+from surgeon import DOMAIN, HALVES, Builder, Value, attr, meaning, op, require, require_some, rule, var
 
 from ._norm.factors import Factor, along_axes, has_full_shape, is_constant, is_uniform, merged, of_shape, vector
 from ._norm.kind import instance_axis, is_grouped_last
@@ -81,7 +81,7 @@ instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 @rule(op.Add(op.Mul(instance, var("outer_scale")), var("outer_shift")))
 def by_instance_norm(b, x, scale, bias, epsilon, outer_scale, outer_shift):
     """tf2onnx: [N, S, H] normalised as S channels, without scale, and weights over H after it."""
-    shape = require_some(dims(b, x))
+    shape = require_some(b.dims(x))
     require(b.opset >= NATIVE and len(shape) == 3)
     require(is_uniform(b, scale, 1) and is_uniform(b, bias, 0))
     n = Normalisation(x, shape, (2,), epsilon, affine=(("Mul", outer_scale), ("Add", outer_shift)))
@@ -145,7 +145,7 @@ def _written(
 def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value | None:
     """An instance normalisation, where the target has a node for it; None where there is no such node. Without weights
     it is the same, and the next run would read a bare chain of [N, S, H] as one."""
-    shape = dims(b, x)
+    shape = b.dims(x)
     if shape is None or tuple(axes) != tuple(range(2, len(shape))) or not isinstance(shape[1], int):
         return None
     ones, zeros = (vector(b, np.full(1, number), shape[1], b.dtype(x)) for number in (1, 0))

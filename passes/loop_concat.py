@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, helper
 
-from surgeon import FLOATS, Builder, Node, Stage, Value, elements, op, require, rule
+from surgeon import FLOATS, Builder, Node, Stage, Value, op, require, rule
 from surgeon.ir.graph import Graph
 
 from ._copy import copied, is_asked_for, most, present
@@ -35,7 +35,7 @@ class Growing(NamedTuple):
 def collect(b):
     body, states = b.root.bodies[0], [v for v in b.root.inputs[2:] if v is not None]
     require(len(states) == len(b.root.inputs) - 2 and (is_asked_for(b) or not all(map(b.dtype, states))))
-    limit = elements(b, b.root.inputs[0])
+    limit = b.elements(b.root.inputs[0])
     require(not (limit and isinstance(limit[0], int) and limit[0] <= most(b)))  # else it is written out
     found = [g for g in (_growing(body, states, place) for place in range(len(states))) if g is not None]
     require(found)

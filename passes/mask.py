@@ -22,21 +22,7 @@ That the mask has the sizes of the data must be known.
 import numpy as np
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
-from surgeon import (
-    FLOATS,
-    Builder,
-    Node,
-    Stage,
-    Value,
-    attr,
-    const,
-    known_dims,
-    op,
-    require,
-    require_some,
-    rule,
-    var,
-)
+from surgeon import FLOATS, Builder, Node, Stage, Value, attr, const, op, require, require_some, rule, var
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
 from ._copy import copied
@@ -100,7 +86,7 @@ def _see_sizes(b: Builder, value: Value | None) -> None:
 
 def _require_same_sizes(b: Builder, mask: Value, x: Value) -> int:
     """How many dimensions the mask has; declines unless they are the first ones of x."""
-    some, whole = known_dims(b, mask), known_dims(b, x)
+    some, whole = b.known_dims(mask), b.known_dims(x)
     require(some and some == whole[: len(some)], "the mask is not known to have the sizes of the data")
     return len(some)
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Decline, Dim, Node, Value, const, known_dims, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Decline, Dim, Node, Value, const, op, require, require_some, rule, var
 from surgeon.ir.operators import PRODUCTS
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
@@ -69,7 +69,7 @@ def _is_room(b: Builder, data: Value, places: Value, axis: int) -> bool:
 
 def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int) -> tuple[Value, Value]:
     """The data with as many more rows as there are positions, and the positions counted from the front."""
-    sizes = zip(known_dims(b, data), known_dims(b, written), strict=False)
+    sizes = zip(b.known_dims(data), b.known_dims(written), strict=False)
     fits = all(own == theirs for k, (own, theirs) in enumerate(sizes) if k != axis)
     require(fits, "beside its axis what is written is not known to have the sizes of the data")
     rows = size(b, data, axis)
@@ -121,8 +121,8 @@ def whole_rows(b, data, mask, updates):
     spread = next(n for n in b.matched if n.key == "Expand")
     places = input_of(b.root, 1)
     require(mask_of(b, places) is output_of(spread))
-    own, whole = known_dims(b, mask), known_dims(b, data)
-    of_data = known_dims(b, output_of(spread)) == whole and own == whole[: len(own)]
+    own, whole = b.known_dims(mask), b.known_dims(data)
+    of_data = b.known_dims(output_of(spread)) == whole and own == whole[: len(own)]
     require(own and of_data, "the mask is not known to have the sizes of the data")
     rest = whole[len(own) :]
     fits = b.known_shape(input_of(spread))[len(own) :] == (1,) * len(rest)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, defs, helper
 
-from surgeon import Builder, Node, Stage, dims, elements, model_rule
+from surgeon import Builder, Node, Stage, model_rule
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import REDUCES
@@ -153,7 +153,7 @@ def _reshape(r: Reading) -> Plan | None:
     if not r.node.attr("allowzero"):
         return None
     known = r.editor.builder(r.node)
-    sizes, given = elements(known, r.input(1)), dims(known, r.data) or []
+    sizes, given = known.elements(r.input(1)), known.dims(r.data) or []
     if sizes is not None and 0 in sizes:
         raise Refused("allowzero came with opset 14, and its shape has a 0")
     alike = sizes is not None and all(

@@ -37,7 +37,6 @@ from surgeon import (
     Value,
     attr,
     const,
-    dims,
     meaning,
     op,
     require,
@@ -46,23 +45,7 @@ from surgeon import (
     var,
 )
 
-from ._pad import (
-    NOT_SYMMETRIC,
-    Cuts,
-    PadNode,
-    common_source,
-    cropped,
-    kept_of,
-    mode_of,
-    padded,
-    padded_with,
-    padded_with_zeros,
-    read,
-    removed,
-    require_possible,
-    sides,
-    sizes_cropped,
-)
+from . import _pad
 
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
 
@@ -73,11 +56,11 @@ x = var("x")
 def reflect_pad(f, x, *, pads, mode):
     """x padded from its own values; pads in ONNX's order; negative ones crop before anything is padded."""
     both = np.asarray(pads, np.int64).reshape(2, -1)
-    y, positive = cropped(f, x, both), np.maximum(both, 0)
+    y, positive = _pad.cropped(f, x, both), np.maximum(both, 0)
     if mode in ("reflect", "edge") or (mode == "wrap" and f.opset >= 19):
         return f.Pad(y, pads=positive.reshape(-1), mode=mode)
-    for side in sides(positive):
-        y = padded(f, y, side, mode, None)
+    for side in _pad.sides(positive):
+        y = _pad.padded(f, y, side, mode, None)
     return y
 
 
@@ -87,9 +70,9 @@ def reflect_pad(f, x, *, pads, mode):
 @rule(op.Pad(x, const("pads"), ...))
 def computed_pads(b, x, pads):
     """Pads that are computed from constants alone become a constant; one that ONNX forbids is named."""
-    found = read(b, b.root, x)
+    found = _pad.read(b, b.root, x)
     if found.pads is not None and found.mode == "reflect":
-        require_possible(sizes_cropped(b, x, found.pads), found.pads, found.mode)
+        _pad.require_possible(_pad.sizes_cropped(b, x, found.pads), found.pads, found.mode)
     inputs = b.root.inputs
     source = inputs[1].producer if len(inputs) > 1 and inputs[1] is not None else None
     require(source is not None and source.key != "Constant")
@@ -118,7 +101,7 @@ parts = op.Split(op.Shape(mirror) | op.Gather(op.Shape(mirror), ANY) | op.Shape(
 compressed: Pattern = turned_mirror | mirror
 choices: list[Pattern] = []
 for _ in range(3):
-    compressed = op.Compress(compressed, kept_of(parts))
+    compressed = op.Compress(compressed, _pad.kept_of(parts))
     choices.append(compressed)
 
 
@@ -129,7 +112,9 @@ around_it = [op.Transpose(p, perm=attr("back")) for p in choices]
 def symmetric(b, x, ones, mirrored, perm=None, back=None):
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
-    require(ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0, NOT_SYMMETRIC)
+    require(
+        ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0, _pad.NOT_SYMMETRIC
+    )
     rank = ones.shape[1]
     perm = perm or list(range(rank))
     gone = _removed_of_each(b, perm)
@@ -137,8 +122,8 @@ def symmetric(b, x, ones, mirrored, perm=None, back=None):
     for axis, size in enumerate(shape):
         begin, end = mirrored[:, axis].tolist()
         first, last = ones[:, axis].tolist()
-        require(gone.get(axis, []) == sorted([begin] * first + [-1 - end] * last), NOT_SYMMETRIC)
-        require((first or not begin) and (last or not end), NOT_SYMMETRIC)
+        require(gone.get(axis, []) == sorted([begin] * first + [-1 - end] * last), _pad.NOT_SYMMETRIC)
+        require((first or not begin) and (last or not end), _pad.NOT_SYMMETRIC)
         require(not isinstance(size, int) or max(begin, end) <= size, "it mirrors more than the axis has")
     y = b.ReflectPad(x, domain="surgeon", pads=mirrored.reshape(-1), mode="symmetric")
     order = [perm[a] for a in back] if back else perm
@@ -151,16 +136,16 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
     nodes = [n for n in b.matched if n.key == "Compress"]
     sources = [n.inputs[0] for n in nodes]
     reflected = next(v for v in sources if v is not None and v.producer not in nodes)
-    whole = dims(b, reflected) or []
+    whole = b.dims(reflected) or []
     require(len(whole) == len(perm), "the rank of the input is not known")
     gone: dict[int, list[int]] = {}
     for node in nodes:
         given = require_some(node.attr("axis"), "Compress flattens") % len(perm)
         axis = perm[given]
-        require(axis not in gone, NOT_SYMMETRIC)
+        require(axis not in gone, _pad.NOT_SYMMETRIC)
         kept = node.inputs[1]
         assert kept is not None
-        gone[axis] = sorted(removed(b, kept, whole[given]))
+        gone[axis] = sorted(_pad.removed(b, kept, whole[given]))
     return gone
 
 
@@ -168,16 +153,16 @@ def _removed_of_each(b: Builder, perm: list[int]) -> dict[int, list[int]]:
 def around(b, axis):
     """What is cut from x, on one or both of its sides: circular padding, reflection by a flip, a repeated edge."""
     inputs = b.root.inputs
-    at = require_some(common_source(inputs))
+    at = require_some(_pad.common_source(inputs))
     x, shape = inputs[at], require_some(b.shape(inputs[at]))
     require(len(shape) > 1 or b.dtype(x) in FLOATS)  # sizes are computed with Slice and Concat
     axis %= len(shape)
     size = shape[axis]
     require(isinstance(size, int), "the size of the axis is not known, so a slice may be cut short")
-    cuts = Cuts(b, x, axis, len(shape), size)
+    cuts = _pad.Cuts(b, x, axis, len(shape), size)
     taken = [cuts.positions(v) for v in inputs]
     begin, end = sum(map(len, taken[:at])), sum(map(len, taken[at + 1 :]))
-    mode = require_some(mode_of(np.concatenate(taken), size, begin, end))
+    mode = require_some(_pad.mode_of(np.concatenate(taken), size, begin, end))
     require(not b.target.dla, "Slice and Concat run on DLA, and no such padding")
     if mode == "wrap":
         require(mode in b.target.pad_modes, "the target has no Pad of mode wrap: Slice and Concat stay")
@@ -197,20 +182,20 @@ symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr
 
 @rule(pad, strategy="decompose")
 def decompose(b, x):
-    found = read(b, b.root, x)
+    found = _pad.read(b, b.root, x)
     refused = b.why_unsupported(b.root)
     if found.pads is None:
         require(refused is not None, "the pads are computed at run time")
         return _with_computed_pads(b, found)
     require(found.mode != "constant" or refused is not None)  # nothing is simpler than a Pad that is taken
-    size = sizes_cropped(b, x, found.pads)
-    require_possible(size, found.pads, found.mode)
+    size = _pad.sizes_cropped(b, x, found.pads)
+    _pad.require_possible(size, found.pads, found.mode)
     # where an axis may have less than is cropped, padding comes first
     both = (found.pads > 0).any(axis=0) & (found.pads < 0).any(axis=0)
     if found.mode == "constant" and any(size[axis] is None for axis in np.flatnonzero(both)):
-        sizes = sizes_cropped(b, x, np.zeros_like(found.pads))
-        return cropped(b, _padded_with_its_value(b, x, found, sizes), found.pads)
-    y, pads = cropped(b, x, found.pads), np.maximum(found.pads, 0)
+        sizes = _pad.sizes_cropped(b, x, np.zeros_like(found.pads))
+        return _pad.cropped(b, _padded_with_its_value(b, x, found, sizes), found.pads)
+    y, pads = _pad.cropped(b, x, found.pads), np.maximum(found.pads, 0)
     if not pads.any():
         return y
     if found.mode == "constant":
@@ -218,18 +203,18 @@ def decompose(b, x):
     native = _native(b, y, pads, found.mode)
     if native is not None:
         return native
-    for side in sides(pads):
-        y = padded(b, y, side, found.mode, size[side.axis])
+    for side in _pad.sides(pads):
+        y = _pad.padded(b, y, side, found.mode, size[side.axis])
     return y
 
 
 @rule(pad, strategy="plugin")
 def plugin(b, x):
-    found = read(b, b.root, x)
+    found = _pad.read(b, b.root, x)
     if found.pads is None or found.mode == "constant" or b.dtype(x) not in PLUGIN_TYPES or not (found.pads > 0).any():
         return decompose.body(b, x)
-    require_possible(sizes_cropped(b, x, found.pads), found.pads, found.mode)
-    y, pads = cropped(b, x, found.pads), np.maximum(found.pads, 0)
+    _pad.require_possible(_pad.sizes_cropped(b, x, found.pads), found.pads, found.mode)
+    y, pads = _pad.cropped(b, x, found.pads), np.maximum(found.pads, 0)
     native = _native(b, y, pads, found.mode)
     if native is not None:
         return native
@@ -240,9 +225,9 @@ def plugin(b, x):
 @rule(symmetric_node, strategy="decompose")
 def decompose_symmetric(b, x, pads, mode):
     both = np.asarray(pads, np.int64).reshape(2, -1)
-    size, y = sizes_cropped(b, x, both), x
-    for side in sides(both):
-        y = padded(b, y, side, mode, size[side.axis])
+    size, y = _pad.sizes_cropped(b, x, both), x
+    for side in _pad.sides(both):
+        y = _pad.padded(b, y, side, mode, size[side.axis])
     return y
 
 
@@ -259,10 +244,10 @@ def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
     )
 
 
-def _padded_with_its_value(b: Builder, x: Value, found: PadNode, size: list[int | None]) -> Value:
+def _padded_with_its_value(b: Builder, x: Value, found: _pad.PadNode, size: list[int | None]) -> Value:
     """x padded with the number of a Pad, by its positive pads; `size`: the dimensions of x, None where not static."""
     pads = np.maximum(require_some(found.pads, "the pads are computed at run time"), 0)
-    return padded_with_zeros(b, x, pads) if found.is_zero else padded_with(b, x, pads, found.value, size)
+    return _pad.padded_with_zeros(b, x, pads) if found.is_zero else _pad.padded_with(b, x, pads, found.value, size)
 
 
 def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
@@ -274,7 +259,7 @@ def _native(b: Builder, y: Value, pads: np.ndarray, mode: str) -> Value | None:
     return None
 
 
-def _with_computed_pads(b: Builder, found: PadNode) -> Value:
+def _with_computed_pads(b: Builder, found: _pad.PadNode) -> Value:
     """Pads of run time: what can be fixed is a fourth input and an empty third one."""
     pads: Any = b.root.inputs[1]
     if found.axes is not None:

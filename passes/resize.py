@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Node, Value, elements, no_match, op, require, rule, var
+from surgeon import FLOATS, Builder, Node, Value, no_match, op, require, rule, var
 
 from . import _resampling_computed as computed
 from ._resampling import Axis, Taps, interpolated, nearest
@@ -107,7 +107,7 @@ def _kept(b: Builder, given: list[Any]) -> list[bool]:
     known = b.value(roi)
     if known is None and roi.producer is not None:
         b.matched = (*b.matched, roi.producer)  # the proof must see what keeps an axis whole
-    parts = (elements(b, roi) if known is None else list(known.reshape(-1))) or [None] * 2 * len(given)
+    parts = (b.elements(roi) if known is None else list(known.reshape(-1))) or [None] * 2 * len(given)
     require(len(parts) == 2 * len(given), "its region of interest has another size")
     ranges = zip(parts[: len(given)], parts[len(given) :], strict=True)
     outer = 0 if b.root.attr("mode") == "nearest" else len(given) - 2  # ONNX Runtime crops none of these, then
@@ -209,7 +209,7 @@ def _axes(b: Builder, given: list[Any]) -> list[Axis]:
 def _sizes(b: Builder, count: int) -> list[Any]:
     """The sizes that are asked for: numbers, and the names of those that an input has."""
     value = b.root.input_at(3)
-    found = None if value is None else elements(b, value)
+    found = None if value is None else b.elements(value)
     return [None] * count if found is None else list(found)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Decline, Value, attr, dims, op, require, rule, var
+from surgeon import Builder, Decline, Value, attr, op, require, rule, var
 from surgeon.targets.conditions.indexing import more_indices
 
 from ._scattering import LARGEST, MEETING, REDUCTIONS, combined, entries, neutral, nonnegative, reduced
@@ -46,7 +46,7 @@ def decompose_elements(b, data, indices, updates, axis, reduction):
         taken = b.GatherElements(data, indices, axis=axis)
         return b.ScatterElements(data, indices, combined(b, reduction, taken, updates), axis=axis)
     _require_small([*shape, given[at]])
-    own, theirs = dims(b, data) or shape, dims(b, indices) or given
+    own, theirs = b.dims(data) or shape, b.dims(indices) or given
     pairs = [(own[a], theirs[a]) for a in range(len(own)) if a != at]
     fits = [o == t or (isinstance(o, int) and isinstance(t, int) and t < o) for o, t in pairs]
     require(all(fits), "beside its axis the indices are not known to have the sizes of the data")
@@ -88,7 +88,7 @@ def decompose_nd(b, data, indices, updates, reduction):
 
 def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> Value:
     """Each position with the last of its updates: what comes later is written over what comes before."""
-    own, theirs = dims(b, data) or [], dims(b, indices) or []
+    own, theirs = b.dims(data) or [], b.dims(indices) or []
     _require_small([*own, theirs[at]])
     require(own[:at] + own[at + 1 :] == theirs[:at] + theirs[at + 1 :], "beside its axis the indices are about a part")
     dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at

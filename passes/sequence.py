@@ -28,7 +28,7 @@ import numpy as np
 from onnx import NodeProto
 from onnx.helper import make_tensor_value_info
 
-from surgeon import Builder, Decline, Node, Stage, Value, attr, elements, op, require, require_some, rule, var
+from surgeon import Builder, Decline, Node, Stage, Value, attr, op, require, require_some, rule, var
 from surgeon.ir.protos import body_protos
 
 from ._copy import constants_of, copied, present
@@ -147,7 +147,7 @@ def _lengths(b: Builder, split: Value | None, size: int | str | None) -> list[in
 def _known(b: Builder, sizes: Value) -> np.ndarray | None:
     """The value of sizes that follow from constants and from static sizes of tensors whose others are symbolic."""
     known, shape = b.value(sizes), b.shape(sizes)
-    found = elements(b, sizes) if known is None and shape is not None else None
+    found = b.elements(sizes) if known is None and shape is not None else None
     if not found or not all(isinstance(n, int) for n in found):
         return known
     return np.asarray(found, np.int64).reshape(() if shape == () else -1)

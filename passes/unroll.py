@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Decline, Stage, Value, elements, op, require, require_some, rule
+from surgeon import Builder, Decline, Stage, Value, op, require, require_some, rule
 
 from ._copy import Body, is_asked_for, most, settled
 
@@ -63,7 +63,7 @@ def _count(b: Builder) -> int | None:
     given = b.root.inputs[0]
     if given is None:
         return most(b) + 1
-    found = elements(b, given)
+    found = b.elements(given)
     return found[0] if found and isinstance(found[0], int) else None
 
 

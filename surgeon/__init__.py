@@ -51,7 +51,7 @@ from surgeon.pipeline.interop import from_gs, gs_pass
 from surgeon.pipeline.session import Result, to_gs
 from surgeon.report import Applied, Declined, Report
 from surgeon.rules.builder import Builder
-from surgeon.rules.dimensions import Dim, dims, elements, known_dims
+from surgeon.rules.dimensions import Dim
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
 from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from surgeon.trt.why import Finding, why
 
 start.done()
+
+dims, elements, known_dims = Builder.dims, Builder.elements, Builder.known_dims  # as they were called: `dims(b, x)`
 
 
 # They load Polygraphy, or what few need, so they are imported when somebody asks for them.

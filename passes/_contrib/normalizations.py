@@ -12,18 +12,7 @@ from .._operator_support import takes_type
 from .._shapes import numbers_to, size
 from .blocks import first, last
 from .quantized import dequantized
-from .table import (
-    FLOAT,
-    Result,
-    asks_for,
-    body,
-    given,
-    in_place,
-    needed,
-    plus,
-    require_unasked,
-    setting,
-)
+from .table import FLOAT, Result, asks_for, body, given, in_place, needed, plus, require_unasked, setting
 
 
 def layer_norm(b: Builder, x: Value, gamma: Value, beta: Value | None, epsilon: float, axis: int = -1) -> Value:

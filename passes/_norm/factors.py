@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import Builder, Dim, Value, known_dims, require, require_some
+from surgeon import Builder, Dim, Value, require, require_some
 from surgeon.ir.lattice import Shape
 
 from .window import Normalisation
@@ -243,7 +243,7 @@ def channels_with_behind(
     Both have one number a channel. Exactly one of `outer_scale` and `outer_shift` is given. Declines where that is
     not one number a channel.
     """
-    shape = known_dims(b, x)
+    shape = b.known_dims(x)
     require(len(shape) >= 2 and {b.rank(scale), b.rank(bias)} <= {1, None})
     dtype, constant_scale, constant_bias = b.dtype(x), b.value(scale), b.value(bias)
     size = shape[1] if isinstance(shape[1], int) else None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, HALVES, Builder, Dim, Node, Value, dims, elements, known_dims, require, require_some
+from surgeon import FLOATS, HALVES, Builder, Dim, Node, Value, require, require_some
 
 from .._shapes import output_of
 
@@ -80,7 +80,7 @@ class _Walk:
             return OTHER
         alike = all(role.dims == reduced[0].dims for role in reduced)
         pairs = zip(node.inputs, roles, strict=True)
-        others = [dims(self.b, i) for i, role in pairs if role is OTHER and i is not None]
+        others = [self.b.dims(i) for i, role in pairs if role is OTHER and i is not None]
         raised = reduced[0].dims is not None and any(o is None or len(o) > len(reduced[0].dims) for o in others)
         return reduced[0] if alike and not raised else _Role("reduced", reduced[0].layout, self._inferred(value))
 
@@ -103,7 +103,7 @@ class _Walk:
         return _Role("reduced", source.layout, self._shaped(node, source.dims) or self._inferred(value))
 
     def _inferred(self, value: Value) -> tuple[Dim, ...] | None:
-        found = dims(self.b, value)
+        found = self.b.dims(value)
         return None if found is None else tuple(found)
 
     def _shaped(self, node: Node, given: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
@@ -111,7 +111,7 @@ class _Walk:
         follow from these."""
         second = [*node.operands(), None][1]
         constant = self.b.value(second)
-        wanted = elements(self.b, second) if constant is None else [int(d) for d in constant.reshape(-1)]
+        wanted = self.b.elements(second) if constant is None else [int(d) for d in constant.reshape(-1)]
         if given is None or wanted is None or None in wanted:
             return None
         if node.key == "Reshape":
@@ -131,8 +131,8 @@ class _Walk:
         """Decline where an Expand may make a mean larger than x. A size that is not known may be 1. An Expand to a
         number makes more of that one, and so of the result."""
         source = expand.inputs[0]
-        given = [] if source is None else dims(self.b, source) or []
-        wanted = elements(self.b, expand.inputs[1]) or []
+        given = [] if source is None else self.b.dims(source) or []
+        wanted = self.b.elements(expand.inputs[1]) or []
         pairs = zip(reversed(given), reversed(wanted), strict=False)
         grows = any(isinstance(w, int) and w != 1 and not isinstance(g, int) for g, w in pairs)
         require(not grows, "it cannot be shown that Expand makes a mean no larger than the input")
@@ -148,7 +148,7 @@ class _Walk:
         return tuple(sorted(int(a) % rank for a in axes.reshape(-1)))
 
     def _dims(self, value: Value) -> list[Dim]:
-        return known_dims(self.b, value)
+        return self.b.known_dims(value)
 
     def _translated(self, layout: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
         """Axes of a view of x as axes of x: the view keeps the leading dimensions and has the others in one."""
@@ -258,7 +258,7 @@ def read(b: Builder, x: Value, found: dict[str, Any]) -> Normalisation:
     The epsilon and the factor are not read yet: `with_epsilon` does that. Declines where the means are taken
     over several sets of axes, or are not where their own dimensions were.
     """
-    shape = known_dims(b, x)
+    shape = b.known_dims(x)
     require(b.dtype(x) in FLOATS, "the input is not of a floating-point type")
     walk = _Walk(b, x)
     walk.role(output_of(b.root))
@@ -336,7 +336,7 @@ def _static_number(b: Builder, given: Any) -> float:
     """The number that a tensor holds, from its value or from the shapes that it is computed from; else declines."""
     array = b.value(given)
     if array is None and isinstance(given, Value):
-        sizes = elements(b, given)
+        sizes = b.elements(given)
         array = np.asarray(sizes) if sizes and isinstance(sizes[0], int) else None
     why = "the number of elements is not static, so Bessel's correction has no constant value"
     array = require_some(array, why)

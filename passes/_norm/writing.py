@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Node, Value, dims, require, require_some
+from surgeon import HALVES, Builder, Node, Value, require, require_some
 
 from .._shapes import cancel, no_larger, output_of
 from .factors import Factor, is_constant, is_uniform, merged, neutral_of, numpy_type
@@ -118,7 +118,7 @@ def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writ
     is written by `native`, one with `axes` by `own`. Declines silently where it cannot be. Written out, a node leaves
     its neutral weights away, and the next run would take what follows it for them.
     """
-    shape = require_some(dims(b, x))
+    shape = require_some(b.dims(x))
     dtype, result = b.dtype(x), b.dtype(output_of(b.root))
     rounds_first = dtype != result and not (dtype == TensorProto.FLOAT and result in HALVES)  # to a wider type
     require(not rounds_first)

@@ -15,7 +15,9 @@ from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import HALVES, Shape, is_static
 from surgeon.ir.schemas import DOMAIN, formal_types
+from surgeon.rules import dimensions
 from surgeon.rules.context import Context
+from surgeon.rules.dimensions import Dim
 from surgeon.rules.pattern import check_spelling
 from surgeon.rules.rule import Decline, require, require_some
 from surgeon.rules.spelling import arrange
@@ -123,6 +125,20 @@ class Builder:
         require(-len(shape) <= axis < len(shape), f"'{value.name}' has no axis {axis}")
         require(isinstance(shape[axis], int), f"the size of axis {axis % len(shape)} of '{value.name}' is not static")
         return cast(int, shape[axis])
+
+    def dims(self, value: Value) -> list[Dim] | None:
+        """The dimensions, each an int, a symbol or (tensor, axis): two unknown sizes are equal where they are one.
+        None where the rank is unknown."""
+        return dimensions.dims(self.model, value)
+
+    def known_dims(self, value: Value) -> list[Dim]:
+        """The dimensions as `dims` gives them; declines where the rank is unknown."""
+        return require_some(self.dims(value), f"the rank of '{value.name}' is not known")
+
+    def elements(self, value: Value | None) -> list[Dim] | None:
+        """The elements of a tensor of sizes, as far as they follow from shapes and constants; None where not even their
+        number is known."""
+        return dimensions.elements(self.model, value)
 
     def value(self, value: Value | np.ndarray | None) -> np.ndarray | None:
         """The tensor's value where it can be computed without the model's inputs, else None."""

@@ -8,9 +8,8 @@ import numpy as np
 from surgeon.ir.elements import Array, Elements, Unread, filled, is_int, vector
 from surgeon.ir.graph import Node, Value
 from surgeon.ir.lattice import static_sizes
+from surgeon.ir.model import Model
 from surgeon.ir.sizes import shape_slice
-from surgeon.rules.builder import Builder
-from surgeon.rules.rule import require_some
 
 # int; a symbol of the shape inference; (tensor, axis) for a dimension that has no name; None where nothing is known.
 Dim = Any
@@ -30,28 +29,23 @@ def bare(value: Value) -> Value:
     return value
 
 
-def dims(b: Builder, value: Value) -> list[Dim] | None:
+def dims(model: Model, value: Value) -> list[Dim] | None:
     """The dimensions of a tensor, each an int, a symbol or (tensor, axis); None where the rank is unknown."""
-    inferred = b.shape(value)
+    inferred = model.shape(value)
     source = bare(value)
     if inferred is not None and all(isinstance(d, int) for d in inferred):
         return list(inferred)
     if source is not value:
-        behind = dims(b, source)
+        behind = dims(model, source)
         if inferred is None or behind is None:
             return behind if inferred is None else [_named(d, value, axis) for axis, d in enumerate(inferred)]
         return [_better(own, other) for own, other in zip(inferred, behind, strict=True)]
     node = value.producer
     if node is not None and node.key == "Reshape" and node.inputs[0] is not None:
-        found = _reshaped(b, node, node.inputs[0], value)
+        found = _reshaped(model, node, node.inputs[0], value)
         if found is not None:
             return found
     return None if inferred is None else [_named(d, value, axis) for axis, d in enumerate(inferred)]
-
-
-def known_dims(b: Builder, value: Value) -> list[Dim]:
-    """The dimensions as `dims` gives them; declines where the rank is unknown."""
-    return require_some(dims(b, value), f"the rank of '{value.name}' is not known")
 
 
 def _better(own: int | str | None, behind: Dim) -> Dim:
@@ -64,9 +58,9 @@ def _named(dim: int | str | None, value: Value, axis: int) -> Dim:
     return (value, axis) if dim is None else dim
 
 
-def _reshaped(b: Builder, node: Node, source: Value, value: Value) -> list[Dim] | None:
+def _reshaped(model: Model, node: Node, source: Value, value: Value) -> list[Dim] | None:
     """The dimensions of the result of a Reshape, from its target and its input."""
-    target, whole, inferred = elements(b, node.inputs[1]), dims(b, source), b.shape(value)
+    target, whole, inferred = elements(model, node.inputs[1]), dims(model, source), model.shape(value)
     if target is None:
         return None
     found: list[Dim] = []
@@ -93,13 +87,13 @@ def _solved(found: list[Dim], source: list[Dim]) -> list[Dim]:
     return found
 
 
-def elements(b: Builder, value: Value | None) -> list[Dim] | None:
+def elements(model: Model, value: Value | None) -> list[Dim] | None:
     """The elements of a tensor of sizes, as far as they follow from shapes and constants; None where not even their
     number is known."""
     if value is None:
         return None
     try:
-        return cast("list[Dim]", _Sizes(b).of(value).reshape(-1).tolist())
+        return cast("list[Dim]", _Sizes(model).of(value).reshape(-1).tolist())
     except Unread:
         return None
 
@@ -107,12 +101,8 @@ def elements(b: Builder, value: Value | None) -> list[Dim] | None:
 class _Sizes(Elements):
     """Elements that are an int, a dimension of the tensor that a Shape reads, or None where nothing is known."""
 
-    def __init__(self, b: Builder) -> None:
-        super().__init__(b.model)
-        self.b = b
-
     def read(self, value: Value) -> Array:
-        known = self.b.value(value)
+        known = self.model.constant(value)
         if known is not None and known.size > MOST:
             raise Unread(f"it has {known.size} elements")
         try:
@@ -128,7 +118,7 @@ class _Sizes(Elements):
         if node is None or source is None:
             return self._unknown(value)
         if node.key == "Shape":
-            found = dims(self.b, source)
+            found = dims(self.model, source)
             return self._unknown(value) if found is None else vector(shape_slice(node, tuple(found)))
         if node.key in CASTS:
             return self.of(source)
@@ -139,7 +129,7 @@ class _Sizes(Elements):
 
     def _unknown(self, value: Value) -> Array:
         """As many elements as a vector or scalar has, none of them known."""
-        shape = static_sizes(self.b.shape(value))
+        shape = static_sizes(self.model.shape(value))
         if shape is None or len(shape) > 1 or math.prod(shape) > MOST:
             raise Unread("how many elements it has is not known")
         return filled(shape, lambda _: None)
