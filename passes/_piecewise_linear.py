@@ -11,7 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from surgeon import FLOATS, Builder, Decline, Pattern, Value, const, op, require, require_some, var
 from surgeon.ir.constants import FOLD_LIMIT
@@ -255,6 +255,15 @@ def is_one(b: Builder, x: Value, slope: np.ndarray) -> bool:
     """Whether every slope is 1 to the rounding of constants of x's type; those of double are often fp32's."""
     eps = float(ml_dtypes.finfo(helper.tensor_dtype_to_np_dtype(b.known_dtype(x))).eps)
     return bool(np.all(np.abs(slope - 1) <= 2 * max(eps, 2.0**-23)))
+
+
+def holds(b: Builder, x: Value, number: float) -> bool:
+    """Whether the type of x has a number to its own precision: neither inf nor NaN, nor cut short next to zero."""
+    dtype = helper.tensor_dtype_to_np_dtype(b.dtype(x) or TensorProto.FLOAT)
+    with np.errstate(over="ignore", under="ignore"):
+        held = float(np.asarray(number).astype(dtype))
+    eps = ml_dtypes.finfo(dtype).eps
+    return math.isfinite(held) and abs(held - number) <= float(eps) * abs(number)
 
 
 def fits(b: Builder, x: Value, shape: tuple[int | str | None, ...]) -> bool:

@@ -8,8 +8,6 @@ from onnx import helper
 from surgeon import FLOATS, Builder, Value, require
 from surgeon.ir.operators import OPERATORS
 
-from ._operator_support import takes_type
-
 LARGEST = 2**24  # elements of the table of every position and every update
 MEETING = {"add": "Add", "mul": "Mul", "max": "Greater", "min": "Less"}
 COMPARISONS = ("Greater", "Less")
@@ -45,7 +43,7 @@ def entries(b: Builder, reduction: str, there: Value, updates: Value) -> Value:
 def reduced(b: Builder, reduction: str, table: Value, axis: int) -> Value:
     """All updates of each position as one."""
     operator = REDUCTIONS[reduction]
-    require(takes_type(b, operator, b.dtype(table)), f"{operator} does not take the type of its updates")
+    require(b.has_op(operator, b.dtype(table)), f"{operator} does not take the type of its updates")
     return getattr(b, operator)(table, axes=[axis], keepdims=0)
 
 

@@ -15,12 +15,11 @@ Exact     To rounding.
 
 import numpy as np
 
-from surgeon import Builder, Pattern, Value, const, op, require, rule, var
+from surgeon import Builder, Pattern, Value, const, op, require, rewrites, rule, var
 from surgeon.ir.following import divides, readers
 from surgeon.ir.operators import KEEP_ZERO, MOVES
 
 from ._clipped import by_sign, falling, rising
-from ._operator_support import require_op
 
 x, alpha = var("x"), const("alpha")
 
@@ -32,7 +31,7 @@ inverse = op.Exp(op.Neg(x)) + 1
 
 @rule(1 / inverse | op.Reciprocal(inverse))
 def sigmoid(b, x):
-    require_op(b, "Sigmoid", x)
+    b.require_op("Sigmoid", x)
     why = "what a logarithm or a quotient makes of a Sigmoid that is rounded to 0 is not a number"
     # ONNX Runtime's Sigmoid is 0 from -18 down, where the spelling is a number down to -88
     read = readers([b.root.outputs[0]], lambda node: node.key in HANDS_ON)
@@ -40,10 +39,7 @@ def sigmoid(b, x):
     return b.Sigmoid(x)
 
 
-@rule(x / (op.Abs(x) + 1))
-def softsign(b, x):
-    require_op(b, "Softsign", x)
-    return b.Softsign(x)
+softsign = rewrites(x / (op.Abs(x) + 1), op.Softsign(x), requires="Softsign")
 
 
 def less_one(e: Pattern) -> Pattern:
@@ -67,7 +63,7 @@ def elu_cut(b, x, alpha=None):
 
 def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
     require(alpha is None or alpha.ndim == 0, "alpha is not a single number")
-    require_op(b, "Elu", x)
+    b.require_op("Elu", x)
     return b.Elu(x, alpha=1.0 if alpha is None else float(alpha))
 
 
@@ -77,5 +73,5 @@ def _elu(b: Builder, x: Value, alpha: np.ndarray | None) -> Value:
 )
 def thresholded_relu(b, x, alpha):
     require(alpha.ndim == 0, "alpha is not a single number")
-    require_op(b, "ThresholdedRelu", x)
+    b.require_op("ThresholdedRelu", x)
     return b.ThresholdedRelu(x, alpha=float(alpha))

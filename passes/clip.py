@@ -19,7 +19,6 @@ import numpy as np
 
 from surgeon import Builder, Value, const, op, require, rule, var
 
-from ._operator_support import require_op, takes_type
 from ._piecewise_linear import fits
 
 Bound = Value | np.ndarray | None  # an array where an attribute holds it
@@ -36,21 +35,21 @@ def fuse(b, x, low, high):
     require(fits(b, x, low.shape) and fits(b, x, high.shape))
     bottom, top = low.reshape(()), high.reshape(())
     require(bottom <= top, f"the lower bound {bottom:g} is above the upper one {top:g}")
-    require_op(b, "Clip", x)
+    b.require_op("Clip", x)
     return b.Clip(x, min=float(bottom), max=float(top))
 
 
 @rule(op.Min(op.Relu(x), high) | op.Clip(op.Relu(x), None, high) | op.Relu(op.Min(x, high) | op.Clip(x, None, high)))
 def fuse_relu(b, x, high):
     require(fits(b, x, high.shape) and high.reshape(()) >= 0)
-    require_op(b, "Clip", x)
+    b.require_op("Clip", x)
     return b.Clip(x, min=0.0, max=float(high.reshape(())))
 
 
 @rule(op.Clip(x, 0) | op.Max(x, const("low")))
 def relu(b, x, low=None):
     require(low is None or (not low.any() and fits(b, x, low.shape)))  # NaN is some number to `any`
-    require_op(b, "Relu", x)
+    b.require_op("Relu", x)
     return b.Relu(x)
 
 
@@ -62,13 +61,13 @@ def without_bounds(b, x):
 @rule(op.Clip(x, some_low | None, some_high | None), strategy="decompose")
 def decompose(b, x, some_low=None, some_high=None):
     for name in ("Max", "Min"):
-        require(takes_type(b, name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
+        require(b.has_op(name, b.dtype(x)), f"{name} does not take the type of its input at opset {b.opset}")
     return _below(b, _above(b, x, some_low), some_high)
 
 
 @rule(op.Relu(x), strategy="decompose", cures=True)
 def decompose_relu(b, x):
-    require(takes_type(b, "Max", b.dtype(x)))
+    require(b.has_op("Max", b.dtype(x)))
     return b.Max(x, 0)
 
 
@@ -77,7 +76,7 @@ def _above(b: Builder, x: Value, low: Bound) -> Value:
         return x
     value = b.value(low)
     if value is not None:
-        return b.Relu(x) if not value.any() and takes_type(b, "Relu", b.dtype(x)) else b.Max(x, _number(low))
+        return b.Relu(x) if not value.any() and b.has_op("Relu", b.dtype(x)) else b.Max(x, _number(low))
     return b.Where(b.Less(x, low), low, x) if _has_where(b, x) else b.Max(x, low)
 
 
@@ -90,7 +89,7 @@ def _below(b: Builder, x: Value, high: Bound) -> Value:
 
 
 def _has_where(b: Builder, x: Value) -> bool:
-    return b.target.imports("Where") and takes_type(b, "Where", b.dtype(x), at=1)
+    return b.target.imports("Where") and b.has_op("Where", b.dtype(x), at=1)
 
 
 def _number(bound: Value | np.ndarray) -> Value | float:

@@ -32,13 +32,11 @@ Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 no
 from functools import reduce
 from operator import or_
 
-from surgeon import op, rule
+from surgeon import op, rewrites
 
 from ._contrib import BODIES, built
 
 STANDARDIZES = True
 
-
-@rule(reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES))), strategy="decompose")
-def write_out(b):
-    return built(b)
+nodes = reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES)))
+write_out = rewrites(nodes, built, strategy="decompose")

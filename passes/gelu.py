@@ -16,9 +16,7 @@ Price     [1,128,768] in ONNX Runtime on one thread: with erf 5 nodes, in the sa
 
 import math
 
-from surgeon import FLOATS, Builder, Pattern, Value, attr, op, require, rule, var
-
-from ._operator_support import require_op, takes_type
+from surgeon import FLOATS, Builder, Pattern, Value, attr, op, require, rewrites, rule, var
 
 x = var("x")
 
@@ -58,16 +56,8 @@ tanh = op.Tanh(polynomial(ROOT))
 by_tanh = halved_product(x, tanh + 1) | x * (tanh * 0.5 + 0.5) | x * op.Sigmoid(polynomial(2 * ROOT))
 
 
-@rule(by_erf)
-def fuse(b, x):
-    require_op(b, "Gelu", x)
-    return b.Gelu(x)
-
-
-@rule(by_tanh)
-def fuse_tanh(b, x):
-    require_op(b, "Gelu", x)
-    return b.Gelu(x, approximate="tanh")
+fuse = rewrites(by_erf, op.Gelu(x), requires="Gelu")
+fuse_tanh = rewrites(by_tanh, op.Gelu(x, approximate="tanh"), requires="Gelu")
 
 
 @rule(op.Gelu(x, approximate=attr("approximate")), strategy="decompose")
@@ -88,7 +78,7 @@ def repair_erfc(b, x):
     alone."""
     require(b.dtype(x) in FLOATS, "the type of its input is not known")
     b.warn("Erfc is not an ONNX operator; it is read as 1 - Erf")
-    if takes_type(b, "Gelu", b.dtype(x)):
+    if b.has_op("Gelu", b.dtype(x)):
         return b.Gelu(x)
     return _by_erf(b, x)
 

@@ -13,35 +13,27 @@ Price     [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, in 0.06 ms as its
 
 import numpy as np
 
-from surgeon import op, rule, var
+from surgeon import op, rewrites, rule, var
 from surgeon.ir.schemas import schema
 
 from ._clipped import clipped
-from ._operator_support import require_op
 
 SIXTH = float(np.float32(1 / 6))  # as ONNX defines HardSwish
 
 x = var("x")
 relu6 = clipped(x + 3, 6)
+by_hard_sigmoid = x * op.HardSigmoid(x, alpha=SIXTH, beta=0.5)
 hard_sigmoid = relu6 / 6 | relu6 * SIXTH | clipped(x * SIXTH + 0.5 | x / 6 + 0.5, 1)
 
 
 @rule((x * relu6) / 6 | (x * relu6) * SIXTH | x * hard_sigmoid | (x / 6 | x * SIXTH) * relu6)
 def fuse(b, x):
     if schema("HardSwish", "", b.opset) is not None:
-        require_op(b, "HardSwish", x)
+        b.require_op("HardSwish", x)
         return b.HardSwish(x)
-    require_op(b, "HardSigmoid", x)
+    b.require_op("HardSigmoid", x)
     return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
 
 
-@rule(x * op.HardSigmoid(x, alpha=SIXTH, beta=0.5))
-def fuse_product(b, x):
-    require_op(b, "HardSwish", x)
-    return b.HardSwish(x)
-
-
-@rule(op.HardSwish(x), strategy="decompose")
-def decompose(b, x):
-    require_op(b, "HardSigmoid", x)
-    return b.Mul(x, b.HardSigmoid(x, alpha=SIXTH, beta=0.5))
+fuse_product = rewrites(by_hard_sigmoid, op.HardSwish(x), requires="HardSwish")
+decompose = rewrites(op.HardSwish(x), by_hard_sigmoid, strategy="decompose", requires="HardSigmoid")

@@ -13,10 +13,14 @@ Rewrites  Identity(x)   Dropout(x) at inference   Cast and CastLike to the type 
 Exact     Bit for bit. Shapes must be proved equal: by number, or by the same symbol in every dimension but one.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Stage, Value, attr, const, op, require, rule, var
+from surgeon import ANY, Builder, Pattern, Stage, Value, attr, const, op, require, rewrites, rule, var
+from surgeon.rules.rule import Rule
 from surgeon.targets.conditions.control_flow import is_number, numbered_rows
 from surgeon.targets.conditions.names import keeps_name, looped_input
 
@@ -47,46 +51,40 @@ def _returns(b: Builder, x: Value) -> Value:
     return x
 
 
+def _same(pattern: Pattern, holds: Callable[..., Any], why: str = "") -> Rule:
+    """x in place of the root where `holds` is true of the builder and of what the pattern binds."""
+
+    def body(b: Builder, x: Value, **found: Any) -> Value:
+        require(holds(b, x, **found), why)
+        return _returns(b, x)
+
+    return rewrites(pattern, body, stage=Stage.CLEAN)
+
+
 def _all(array: np.ndarray | int | None, wanted: int) -> bool:
     return array is not None and bool((np.asarray(array) == wanted).all())
 
 
-@rule(op.Identity(x), stage=Stage.CLEAN)
-def identity(b, x):
-    require(not b.target.has(looped_input) or not keeps_name(b.root), "it keeps the name of an input of the model")
-    return _returns(b, x)
+def _may_be_named(b: Builder, x: Value) -> bool:
+    return not b.target.has(looped_input) or not keeps_name(b.root)
+
+
+def _is_inference(b: Builder, x: Value) -> bool:
+    training = b.root.input_at(2)
+    return training is None or _all(b.value(training), 0)
 
 
 of_one = op.Concat(x) | op.Sum(x) | op.Max(x) | op.Min(x) | op.Mean(x) | op.Clip(x)
 
-
-@rule(op.Neg(op.Neg(x)) | op.Expand(x, op.Shape(x)) | of_one, stage=Stage.CLEAN)
-def nothing(b, x):
-    return _returns(b, x)
-
-
-@rule(op.Abs(op.Neg(x) | op.Abs(x)) | op.Relu(op.Relu(x)), stage=Stage.CLEAN)
-def twice(b, x):
-    return b.again([x])
-
-
-@rule(op.Dropout(x, ...), stage=Stage.CLEAN)
-def dropout(b, x):
-    training = b.root.input_at(2)
-    require(training is None or _all(b.value(training), 0), "it may be in training mode")
-    return _returns(b, x)
-
-
-@rule(op.Cast(x, to=attr("to")), stage=Stage.CLEAN)
-def cast(b, x, to):
-    require(b.dtype(x) == to)
-    return _returns(b, x)
-
-
-@rule(op.CastLike(x, like), stage=Stage.CLEAN)
-def cast_like(b, x, like):
-    require(b.dtype(x) and b.dtype(x) == b.dtype(like))
-    return _returns(b, x)
+identity = _same(op.Identity(x), _may_be_named, "it keeps the name of an input of the model")
+nothing = rewrites(op.Neg(op.Neg(x)) | op.Expand(x, op.Shape(x)) | of_one, _returns, stage=Stage.CLEAN)
+twice = rewrites(op.Abs(op.Neg(x) | op.Abs(x)) | op.Relu(op.Relu(x)), lambda b, x: b.again([x]), stage=Stage.CLEAN)
+dropout = _same(op.Dropout(x, ...), _is_inference, "it may be in training mode")
+cast = _same(op.Cast(x, to=attr("to")), lambda b, x, to: b.dtype(x) == to)
+cast_like = _same(op.CastLike(x, like), lambda b, x, like: b.dtype(x) and b.dtype(x) == b.dtype(like))
+pad = _same(op.Pad(x, const("pads"), ...), lambda b, x, pads: _all(pads, 0))
+tile = _same(op.Tile(x, const("repeats")), lambda b, x, repeats: _all(repeats, 1))
+split = _same(op.Split(x, ...), lambda b, x: len(b.root.outputs) == 1)
 
 
 @rule(op.Cast(op.Cast(x, to=attr("first")), to=attr("to")), stage=Stage.CLEAN)
@@ -137,22 +135,4 @@ def slice_all(b, x, starts, ends):
     same = before is not None and before == after and all(isinstance(d, int) for d in before)
     whole = same or (_all(starts, 0) and (ends >= END).all())
     require(whole and _all(steps, 1))
-    return _returns(b, x)
-
-
-@rule(op.Pad(x, const("pads"), ...), stage=Stage.CLEAN)
-def pad(b, x, pads):
-    require(_all(pads, 0))
-    return _returns(b, x)
-
-
-@rule(op.Tile(x, const("repeats")), stage=Stage.CLEAN)
-def tile(b, x, repeats):
-    require(_all(repeats, 1))
-    return _returns(b, x)
-
-
-@rule(op.Split(x, ...), stage=Stage.CLEAN)
-def split(b, x):
-    require(len(b.root.outputs) == 1)
     return _returns(b, x)

@@ -28,6 +28,7 @@ from onnx import TensorProto
 from surgeon import (
     ANY,
     DOMAIN,
+    PLUGIN,
     Builder,
     Dim,
     Node,
@@ -40,6 +41,7 @@ from surgeon import (
     op,
     require,
     require_some,
+    rewrites,
     rule,
     var,
 )
@@ -221,11 +223,7 @@ def _by_layer_norm(b: Builder, x: Value, scale: Value, bias: Value, epsilon: flo
     return None
 
 
-@rule(node, strategy="plugin")
-def plugin(b, x, scale, bias, epsilon):
-    return b.SurgeonInstanceNorm(
-        x, scale, bias, domain=DOMAIN, epsilon=epsilon, plugin_version="1", plugin_namespace="surgeon"
-    )
+plugin = rewrites(node, op.SurgeonInstanceNorm(x, scale, bias, epsilon=epsilon, **PLUGIN), strategy="plugin")
 
 
 def _stock_refuses(model: Model, node: Node) -> str:

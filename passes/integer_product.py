@@ -14,17 +14,12 @@ Price     On the way it holds every product: [64,128] by [128,64] of int64, 4 no
 import math
 from functools import reduce
 
-from surgeon import Builder, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rewrites, rule, var
 from surgeon.targets.conditions.types import floats_alone
 
 LARGEST = 2**24  # products of one sample
 
 x, y, z = var("x"), var("y"), var("z")
-
-
-@rule(op.MatMul(x, y), strategy="decompose", cures=floats_alone)
-def multiplied(b, x, y):
-    return _product(b, x, y)
 
 
 @rule(
@@ -75,3 +70,6 @@ def _product(b: Builder, x: Value, y: Value) -> Value:
         across, down = b.Unsqueeze(x, axes=[len(left)]), b.Unsqueeze(y, axes=[len(right) - 2])
         products, axis = b.Mul(across, down), max(len(left), len(right)) - 1
     return b.ReduceSum(products, axes=[axis], keepdims=0)
+
+
+multiplied = rewrites(op.MatMul(x, y), _product, strategy="decompose", cures=floats_alone)

@@ -31,7 +31,23 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import ANY, HALVES, Builder, Dim, Node, Pattern, Value, attr, const, meaning, op, require, rule, var
+from surgeon import (
+    ANY,
+    HALVES,
+    PLUGIN,
+    Builder,
+    Dim,
+    Node,
+    Pattern,
+    Value,
+    attr,
+    const,
+    meaning,
+    op,
+    require,
+    rule,
+    var,
+)
 from surgeon.ir.model import Model
 from surgeon.rules.dimensions import bare
 from surgeon.targets.condition import dtype_name
@@ -479,6 +495,5 @@ def _refuses(model: Model, node: Node) -> str:
 
 
 @rule(either, strategy="plugin", refuses=_refuses)
-def plugin(b, x, axis, epsilon, mode, weight=None):
-    attrs = {"axis": axis, "epsilon": epsilon, "mode": mode}
-    return b.SurgeonL2Norm(x, weight, domain="surgeon", **attrs, plugin_version="1", plugin_namespace="surgeon")
+def plugin(b, x, weight=None, **attributes):
+    return b.SurgeonL2Norm(x, weight, **attributes, **PLUGIN)

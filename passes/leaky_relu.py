@@ -21,10 +21,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Node, Value, attr, const, meaning, op, require, require_some, rule, var
+from surgeon import PLUGIN, Builder, Node, Value, attr, const, meaning, op, require, require_some, rewrites, rule, var
 
-from ._operator_support import holds, require_op
-from ._piecewise_linear import FORMS, fits, is_one, slopes
+from ._piecewise_linear import FORMS, fits, holds, is_one, slopes
 from ._shapes import output_of
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -39,7 +38,7 @@ def fuse(b, x):
     require(
         fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
     )
-    require_op(b, "LeakyRelu", x)
+    b.require_op("LeakyRelu", x)
     if is_one(b, x, f.above):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
     require(not up <= 0)
@@ -47,9 +46,7 @@ def fuse(b, x):
     return b.Mul(b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down / up), up)
 
 
-@rule(op.LeakyRelu(x, alpha=0.0))
-def without_slope(b, x):
-    return b.Relu(x)
+without_slope = rewrites(op.LeakyRelu(x, alpha=0.0), op.Relu(x))
 
 
 bend = op.LeakyRelu(x, alpha=attr("alpha")) | op.Relu(x)
@@ -107,9 +104,9 @@ def decompose(b, x, alpha):
     return b.Max(x, b.Mul(x, alpha)) if alpha <= 1 else b.Min(x, b.Mul(x, alpha))
 
 
-@rule(op.LeakyRelu(x, alpha=attr("alpha")), strategy="plugin")
-def plugin(b, x, alpha):
-    return b.SurgeonLeakyRelu(x, alpha=alpha, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
+plugin = rewrites(
+    op.LeakyRelu(x, alpha=attr("alpha")), op.SurgeonLeakyRelu(x, alpha=attr("alpha"), **PLUGIN), strategy="plugin"
+)
 
 
 @meaning("SurgeonLeakyRelu")

@@ -13,9 +13,7 @@ Exact     To rounding.
 Price     [1,64,56,56] in ONNX Runtime on one thread: 3 nodes, in 2.3 ms as its own node; for DLA 6 nodes, and 0.20.
 """
 
-from surgeon import op, rule, var
-
-from ._operator_support import require_op
+from surgeon import op, rewrites, rule, var
 
 x = var("x")
 
@@ -26,21 +24,14 @@ sigmoid = op.Sigmoid(x)
 w = sigmoid * (2 - sigmoid)
 
 
-@rule(x * op.Tanh(op.Softplus(x)) | x * (w / (2 - w)))
-def fuse(b, x):
-    require_op(b, "Mish", x)
-    return b.Mish(x)
-
-
-@rule(x * quotient | (x * grown) / (grown + 2))
-def fuse_quotient(b, x):
-    require_op(b, "Softplus", x)
-    return b.Mul(x, b.Tanh(b.Softplus(x)))
+by_softplus = x * op.Tanh(op.Softplus(x))
+fuse = rewrites(by_softplus | x * (w / (2 - w)), op.Mish(x), requires="Mish")
+fuse_quotient = rewrites(x * quotient | (x * grown) / (grown + 2), by_softplus, requires="Softplus")
 
 
 @rule(op.Mish(x), strategy="decompose")
 def decompose(b, x):
-    require_op(b, "Softplus", x)
+    b.require_op("Softplus", x)
     if b.target.dla_divides:
         u = b.Sigmoid(x)
         w = b.Mul(u, b.Sub(2.0, u))  # 1 - (1 - u)^2 without what cancels out

@@ -21,7 +21,6 @@ from onnx import TensorProto
 from surgeon import FLOATS, Builder, Value, attr, const, op, require, rule, var
 
 from ._arithmetic import carried, wrapped
-from ._operator_support import takes_type
 
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
@@ -35,7 +34,7 @@ def decompose_others(b, a, by, fmod):
     if dtype not in FLOATS:
         return wrapped(b, b.again([carried(b, a), carried(b, by)]), dtype)
     require(not fmod)
-    require(takes_type(b, "Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
+    require(b.has_op("Equal", dtype), f"Equal takes no such numbers at opset {b.opset}")
     rest = b.Mod(a, by, fmod=1)
     apart = b.Xor(b.Less(rest, 0.0), b.Less(by, 0.0))
     return b.Where(b.And(apart, b.Not(b.Equal(rest, 0.0))), b.Add(rest, by), rest)

@@ -25,12 +25,11 @@ Price     Decomposed, [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 
 
 import numpy as np
 
-from surgeon import DOMAIN, Builder, Value, attr, const, meaning, op, require, rule, var
+from surgeon import PLUGIN, Builder, Value, attr, const, meaning, op, require, rewrites, rule, var
 from surgeon.ir.lattice import Shape
 from surgeon.ir.operators import KEEP_ORDER
 
 from ._clipped import by_sign, falling, rising
-from ._operator_support import require_op
 from ._piecewise_linear import FORMS, above, fits, is_one, slopes
 from ._shapes import cancel, input_of
 
@@ -48,7 +47,7 @@ def fuse(b, x):
     require(f.above.min() != f.above.max() or f.below.min() != f.below.max())  # one slope is a LeakyRelu
     require(is_one(b, x, f.above), "the slopes above zero are not 1")
     require(fits(b, x, f.below.shape), f"slopes of shape {list(f.below.shape)} make the result larger than its input")
-    require_op(b, "PRelu", x)
+    b.require_op("PRelu", x)
     return b.PRelu(x, b.constant(f.below, b.dtype(x)))
 
 
@@ -60,7 +59,7 @@ def fuse_between_transposes(b, x, factor, to, back):
     """tf2onnx in NCHW: the slopes are still in NHWC, with a Transpose to and fro around them."""
     require(cancel(to, back), "the two transposes do not cancel out")
     require(factor.ndim <= len(to), "the slopes have more dimensions than x")
-    require_op(b, "PRelu", x)
+    b.require_op("PRelu", x)
     moved = _without_ones(np.transpose(-factor.reshape((1,) * (len(to) - factor.ndim) + factor.shape), back))
     require(fits(b, x, moved.shape), f"slopes of shape {list(moved.shape)} make the result larger than its input")
     return b.PRelu(x, moved)
@@ -75,7 +74,7 @@ positive = rising(x)
 @rule(positive + scaled | positive + halved | positive - slope * op.Relu(op.Neg(x)) | by_sign(x, x, x * slope))
 def fuse_computed(b, x, slope):
     require(b.value(slope) is None)  # constants are read by `fuse`
-    require_op(b, "PRelu", x)
+    b.require_op("PRelu", x)
     shape = b.known_shape(slope)
     require(fits(b, x, shape), f"slopes of shape {list(shape)} may make the result larger than its input")
     return b.PRelu(x, slope)
@@ -91,7 +90,7 @@ def uniform(b, x, slope):
         fits(b, x, slope.shape),
         f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
     )
-    require_op(b, "LeakyRelu", x)
+    b.require_op("LeakyRelu", x)
     return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
 
 
@@ -162,13 +161,13 @@ def _behind_structure(value: Value) -> bool:
 
 @rule(op.PRelu(x, slope), strategy="decompose")
 def decompose(b, x, slope):
-    require_op(b, "Relu", x)
-    require_op(b, "Max", x)
+    b.require_op("Relu", x)
+    b.require_op("Max", x)
     ranks = b.rank(x), b.rank(slope)
     require(None in ranks or ranks[1] <= ranks[0], "the slope has more dimensions than x, which ONNX does not allow")
     known = b.value(slope)
     if known is None or not np.isfinite(known).all():  # 0 * inf is not a slope's share of a number above zero
-        require_op(b, "Where", x, at=1)
+        b.require_op("Where", x, at=1)
         y = b.Where(b.Less(x, 0.0), b.Mul(x, slope), x)
         why = b.why_unsupported(y.producer)
         require(why is None, f"the slopes are not constant numbers, and {why}")
@@ -184,9 +183,7 @@ def decompose(b, x, slope):
     return b.Add(b.Relu(x), b.Mul(b.Min(x, 0.0), slope))
 
 
-@rule(op.PRelu(x, slope), strategy="plugin")
-def plugin(b, x, slope):
-    return b.SurgeonPRelu(x, slope, plugin_version="1", plugin_namespace="surgeon", domain=DOMAIN)
+plugin = rewrites(op.PRelu(x, slope), op.SurgeonPRelu(x, slope, **PLUGIN), strategy="plugin")
 
 
 @meaning("SurgeonPRelu")

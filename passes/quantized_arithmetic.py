@@ -27,7 +27,6 @@ from onnx import TensorProto
 from surgeon import Builder, Decline, Node, Value, const, op, require, rule, var
 
 from ._arithmetic import EXACT, LIMITS, largest, rounded, without_nan, without_zero
-from ._operator_support import takes_type
 from ._shapes import output_of
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
@@ -295,7 +294,7 @@ def _largest_of(b: Builder, bias: Value) -> int:
 def _as_integers(b: Builder, ratio: Value, zero: Value | None, dtype: int) -> Value:
     """Round(ratio) + zero, within the type."""
     require(dtype in LIMITS, "it makes another type than uint8 and int8")
-    whole = b.Round(ratio) if takes_type(b, "Round", FLOAT) else rounded(b, ratio)
+    whole = b.Round(ratio) if b.has_op("Round", FLOAT) else rounded(b, ratio)
     shift = None if zero is None else b.value(zero)
     if zero is not None and (shift is None or shift.any()):
         whole = b.Add(whole, zero)

@@ -32,6 +32,7 @@ from surgeon import (
     ANY,
     FLOATS,
     HALVES,
+    PLUGIN,
     Builder,
     Pattern,
     Value,
@@ -239,9 +240,7 @@ def plugin_symmetric(b, x, pads, mode):
 
 
 def _plugin(b: Builder, x: Value, pads: np.ndarray, mode: str) -> Value:
-    return b.SurgeonReflectPad(
-        x, domain="surgeon", pads=pads.reshape(-1), mode=mode, plugin_version="1", plugin_namespace="surgeon"
-    )
+    return b.SurgeonReflectPad(x, pads=pads.reshape(-1), mode=mode, **PLUGIN)
 
 
 def _padded_with_its_value(b: Builder, x: Value, found: _pad.PadNode, size: list[int | None]) -> Value:

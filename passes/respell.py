@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rule, var
+from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rewrites, rule, var
 from surgeon.ir.operators import REDUCES
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input
@@ -68,9 +68,7 @@ vector = var("x", rank=1)
 # ---- other attributes ------------------------------------------------------------------------------------------------
 
 
-@rule(op.Trilu(x, ..., upper=1), strategy="decompose")
-def trilu(b, x):
-    return b.again(upper=1)
+trilu = rewrites(op.Trilu(..., upper=1), lambda b: b.again(upper=1), strategy="decompose")
 
 
 @rule(op.GridSample(..., mode="linear"), strategy="decompose")
@@ -79,9 +77,7 @@ def grid_sample(b):
     return b.again(mode=None)
 
 
-@rule(op.ScatterND(..., reduction="none"), strategy="decompose")
-def scatter_nd(b):
-    return b.again(reduction=None)
+scatter_nd = rewrites(op.ScatterND(..., reduction="none"), lambda b: b.again(reduction=None), strategy="decompose")
 
 
 @rule(
@@ -183,9 +179,8 @@ def empty_last(b):
     return b.again(trimmed(b.root.inputs))
 
 
-@rule(op.GRU(...) | op.LSTM(...) | op.RNN(...), strategy="decompose", cures=unnamed_output)
-def named_outputs(b):
-    return b.again()
+recurrent_layers = op.GRU(...) | op.LSTM(...) | op.RNN(...)
+named_outputs = rewrites(recurrent_layers, lambda b: b.again(), strategy="decompose", cures=unnamed_output)
 
 
 @rule(op.Loop(...), strategy="decompose", cures=looped_input)
@@ -224,10 +219,8 @@ def reduce_bool(b, x):
     return b.Cast(b.again([b.Cast(x, to=TensorProto.INT32), *b.root.inputs[1:]]), to=TensorProto.BOOL)
 
 
-@rule(op.Mean(var("x", dtype=HALVES), ...), strategy="decompose")
-def mean_in_fp32(b, x):
-    """The parser reads the factor of half precision as fp32: it returns almost 0."""
-    return in_fp32(b)
+# The parser reads the factor of half precision as fp32: it returns almost 0.
+mean_in_fp32 = rewrites(op.Mean(var("x", dtype=HALVES), ...), lambda b, x: in_fp32(b), strategy="decompose")
 
 
 softmaxes = op.Softmax(vector) | op.LogSoftmax(vector) | op.Hardmax(vector)
@@ -269,9 +262,8 @@ def flatten(b, x):
     return b.Reshape(x, [-1, 1] if behind else [1, -1])
 
 
-@rule(op.Flatten(x) | op.Transpose(x), strategy="decompose", cures=(flattened_input, transposed_input))
-def named_input(b, x):
-    return b.Identity(x)
+unmoved = op.Flatten(x) | op.Transpose(x)
+named_input = rewrites(unmoved, op.Identity(x), strategy="decompose", cures=(flattened_input, transposed_input))
 
 
 def any_reduce(*inputs: Any, **attrs: Any) -> Pattern:
@@ -279,9 +271,8 @@ def any_reduce(*inputs: Any, **attrs: Any) -> Pattern:
     return reduce(or_, (getattr(op, name)(*inputs, **attrs) for name in sorted(REDUCES)))
 
 
-@rule(any_reduce(x, noop_with_empty_axes=1) | any_reduce(var("x", rank=0), ...), strategy="decompose")
-def reduce_nothing(b, x):
-    return over_nothing(b, b.root.op, x)
+reducing_nothing = any_reduce(x, noop_with_empty_axes=1) | any_reduce(var("x", rank=0), ...)
+reduce_nothing = rewrites(reducing_nothing, lambda b, x: over_nothing(b, b.root.op, x), strategy="decompose")
 
 
 # What had a pass of its own, by the name of that pass.

@@ -7,9 +7,7 @@ Rewrites  Selu(x) with alpha or gamma left out       ->  Selu(x, alpha=1.6732632
 Exact     To the last bit: the constants are those of ONNX.
 """
 
-from surgeon import attr, op, rule, var
-
-from ._operator_support import require_op
+from surgeon import attr, op, rewrites, var
 
 ALPHA = 1.6732632423543772  # the constants of the paper, which are ONNX's defaults
 GAMMA = 1.0507009873554805
@@ -17,12 +15,6 @@ GAMMA = 1.0507009873554805
 x = var("x")
 
 
-@rule(op.Elu(x, alpha=ALPHA) * GAMMA)
-def fuse(b, x):
-    require_op(b, "Selu", x)
-    return b.Selu(x, alpha=ALPHA, gamma=GAMMA)
-
-
-@rule(op.Selu(x, alpha=attr("alpha"), gamma=attr("gamma")), strategy="decompose")
-def with_constants(b, x, alpha, gamma):
-    return b.Selu(x, alpha=alpha, gamma=gamma)
+fuse = rewrites(op.Elu(x, alpha=ALPHA) * GAMMA, op.Selu(x, alpha=ALPHA, gamma=GAMMA), requires="Selu")
+node = op.Selu(x, alpha=attr("alpha"), gamma=attr("gamma"))
+with_constants = rewrites(node, node, strategy="decompose")  # it writes out the attributes that the file omits

@@ -13,10 +13,9 @@ Exact     To rounding: softplus(x) - x is below exp(-15) = 3.1e-7 where the guar
 
 import numpy as np
 
-from surgeon import Pattern, const, op, require, rule, var
+from surgeon import Pattern, const, op, require, rewrites, rule, var
 
 from ._clipped import rising
-from ._operator_support import require_op
 
 LEAST_THRESHOLD = 15.0
 
@@ -29,10 +28,8 @@ def guarded(compared: Pattern, softplus: Pattern) -> Pattern:
     return op.Where(above | op.Less(threshold, compared) | op.LessOrEqual(threshold, compared), x, softplus)
 
 
-@rule(op.Log(op.Exp(x) + 1) | rising(x) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1))
-def fuse(b, x):
-    require_op(b, "Softplus", x)
-    return b.Softplus(x)
+logarithm = op.Log(op.Exp(x) + 1) | rising(x) + op.Log(op.Exp(op.Neg(op.Abs(x))) + 1)
+fuse = rewrites(logarithm, op.Softplus(x), requires="Softplus")
 
 
 @rule(guarded(x, op.Softplus(x)))
@@ -61,6 +58,4 @@ def _require_far(threshold: np.ndarray) -> None:
     )
 
 
-@rule(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1)
-def without_one(b, x):
-    return b.Softplus(x)
+without_one = rewrites(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1, op.Softplus(x))

@@ -24,6 +24,7 @@ from surgeon.rules.index import Index, nodes_in, operators_of
 from surgeon.rules.match import Attempt, match
 from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
 from surgeon.rules.registry import passes
+from surgeon.rules.replacement import rewrites
 from surgeon.rules.rule import Stage, no_match, rule, why_never_runs
 from surgeon.targets.conditions.ranks import vector_by_batch
 
@@ -300,6 +301,37 @@ def test_a_rule_that_cures_a_condition_runs_where_the_target_refuses_the_node_fo
         proto = model(body)
         drive(proto, a_pass("p", which), target=target)
         assert ops(proto) == [found], (body, target)
+
+
+@pytest.mark.parametrize("opset", [10, 17])
+def test_a_replacement_is_a_pattern_of_the_same_names(opset: int) -> None:
+    """Numbers, attributes, and bounds that are inputs from opset 11 on."""
+    elu = op.Elu(x, alpha=attr("alpha"))
+    bounded = rewrites(op.Neg(elu), op.Clip(op.Selu(x, gamma=attr("alpha")) * 2, 0, 6))
+    proto = model("(float[2] a) => (float[2] r) { e = Elu <alpha = 0.5> (a)  r = Neg (e) }", opset)
+    drive(proto, a_pass("p", bounded))
+    onnx.checker.check_model(proto)
+    assert ops(proto) == ["Selu", "Mul", "Clip"]
+    assert proto.graph.node[0].attribute[0].f == 0.5
+
+
+def test_a_replacement_may_be_a_name_or_a_body() -> None:
+    for replacement, found in ((x, ["Relu", "Identity"]), (lambda b, x: b.Abs(x), ["Relu", "Abs"])):
+        proto = model("(float[2] a) => (float[2] r) { m = Relu (a)  r = Neg (m) }")
+        drive(proto, a_pass("p", rewrites(op.Neg(x), replacement)))
+        assert ops(proto) == found
+
+
+@pytest.mark.parametrize(("opset", "found"), [(17, "Neg"), (18, "Mish")])
+def test_a_replacement_requires_an_operator(opset: int, found: str) -> None:
+    proto = model("(float[2] a) => (float[2] r) { r = Neg (a) }", opset)
+    drive(proto, a_pass("p", rewrites(op.Neg(x), op.Mish(x), requires="Mish")))
+    assert ops(proto) == [found]
+
+
+def test_a_replacement_has_no_name_that_its_pattern_may_not_bind() -> None:
+    with pytest.raises(PassError, match="has the name 'y', which its pattern does not always bind"):
+        rewrites(op.Neg(x) | op.Abs(y), op.Relu(y))
 
 
 def test_a_rule_is_there_for_some_targets() -> None:

@@ -17,15 +17,16 @@ THEMES: dict[str, list[str]] = {
                           "PrecisionResult", "Finding"],
     "Errors": ["SurgeonError", "UsageError", "ModelError", "EngineError", "PassError"],
     "Writing a pass": [
-        "rule", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output", "ANY", "Pattern",
-        "require", "require_some", "no_match", "Decline", "Builder", "Editor", "Node", "Value", "dims", "known_dims",
-        "elements", "Dim",
+        "rule", "rewrites", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output", "ANY",
+        "Pattern", "require", "require_some", "no_match", "Decline", "Builder", "Editor", "Node", "Value", "dims",
+        "known_dims", "elements", "Dim",
     ],
-    "Constants": ["DOMAIN", "FLOATS", "HALVES", "__version__"],
+    "Constants": ["DOMAIN", "PLUGIN", "FLOATS", "HALVES", "__version__"],
 }  # fmt: skip
 WORDS = {
     "Dim": "A dimension as `dims` gives it: an int, a symbol of the shape inference, (tensor, axis), or None.",
     "DOMAIN": "The domain of surgeon's own nodes.",
+    "PLUGIN": "What a node of surgeon's plugin library has besides its attributes.",
     "FLOATS": "The types of floating-point numbers, of TensorProto.DataType: float, double, float16, bfloat16.",
     "HALVES": "Those of 16 bits: float16, bfloat16.",
     "__version__": "The version of surgeon.",

@@ -8,7 +8,6 @@ from onnx import TensorProto
 from surgeon import Builder, Value, require
 from surgeon.ir.contrib import is_onnxruntimes
 
-from .._operator_support import takes_type
 from .._shapes import numbers_to, size
 from .blocks import first, last
 from .quantized import dequantized
@@ -17,7 +16,7 @@ from .table import FLOAT, Result, asks_for, body, given, in_place, needed, plus,
 
 def layer_norm(b: Builder, x: Value, gamma: Value, beta: Value | None, epsilon: float, axis: int = -1) -> Value:
     """The layer normalisation from an axis on. Sums of half types are in fp32."""
-    if takes_type(b, "LayerNormalization", b.dtype(x)):
+    if b.has_op("LayerNormalization", b.dtype(x)):
         return b.LayerNormalization(x, gamma, beta, axis=axis, epsilon=epsilon)
     axes, dtype = trailing(b, x, axis), b.dtype(x)
     x = b.wide(x)

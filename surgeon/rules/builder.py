@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from struct import Struct
 from typing import Any, TypeVar, cast
@@ -13,14 +13,16 @@ from onnx import TensorProto, helper
 from surgeon.errors import PassError
 from surgeon.ir.following import sources
 from surgeon.ir.graph import Node, Value
-from surgeon.ir.lattice import HALVES, Shape, is_static
-from surgeon.ir.schemas import DOMAIN, formal_types
+from surgeon.ir.lattice import FLOATS, HALVES, Shape, is_static
+from surgeon.ir.run import has_kernel
+from surgeon.ir.schemas import DOMAIN, formal_types, schema
 from surgeon.rules import dimensions
 from surgeon.rules.context import Context
 from surgeon.rules.dimensions import Dim
 from surgeon.rules.pattern import check_spelling
 from surgeon.rules.rule import Decline, require, require_some
 from surgeon.rules.spelling import arrange
+from surgeon.targets.condition import dtype_name
 from surgeon.targets.unsupported import Unsupported
 
 FP32 = Struct("<f")
@@ -147,6 +149,27 @@ class Builder:
     def fingerprint(self, value: Value | np.ndarray | None) -> tuple[Any, ...] | None:
         """(shape, type, bytes) of a tensor's value, to look it up by; None where it cannot be computed."""
         return self.model.fingerprint(value)
+
+    def has_op(self, op: str, dtype: int, at: int = 0) -> bool:
+        """Whether ONNX has `op` for tensors of `dtype`, as its input `at`, at the model's opset."""
+        return _has_type(op, dtype, at, self.opset)
+
+    def require_op(self, op: str, x: Value, at: int = 0) -> None:
+        """Decline unless the model's opset lets `op` take x as its input `at`, and ONNX Runtime runs it there.
+
+        1. x is not a float tensor, or the opset has no such operator: no news, declined silently.
+        2. The operator does not take the type of x: that is the reason.
+        3. ONNX Runtime has no kernel for it in that type: that is the reason, where the target has the operator. It has
+           few for double, and at opset 25 none for Swish. A rule of the stage LOWER need not ask, nor bfloat16: ONNX
+           Runtime runs the file's own nodes of that type no better.
+        """
+        dtype, opset = self.dtype(x), self.opset
+        require(dtype in FLOATS and schema(op, "", opset) is not None)
+        require(_has_type(op, dtype, at, opset), f"{op} takes no {dtype_name(dtype)} at opset {opset}")
+        if dtype == TensorProto.BFLOAT16 or self.strategy is not None or has_kernel(op, dtype, opset):
+            return
+        require(self.target.imports(op))
+        raise Decline(f"ONNX Runtime has no kernel for {op} in {dtype_name(dtype)} at opset {opset}")
 
     def lowering(self, value: Value) -> str:
         """What becomes of the node that makes `value` in the stage LOWER: keep, decompose or plugin."""
@@ -299,6 +322,12 @@ class Builder:
         made, dead = self._graph.new_tensors, set(self.constants)
         while made and made[-1] in dead:  # what a body makes is at the end
             made.pop()
+
+
+@cache
+def _has_type(op: str, dtype: int, at: int, opset: int) -> bool:
+    spec = schema(op, "", opset)
+    return spec is not None and f"tensor({dtype_name(dtype)})" in spec.inputs[at].types
 
 
 def _dead_nodes_behind(values: Iterable[Value]) -> set[Node]:
