@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, defs
 
-from surgeon import Builder, Editor, Node, Value
+from surgeon import Builder, Editor, Node, Value, require_some
 from surgeon.ir.lattice import Shape
 from surgeon.ir.schemas import schema
 
@@ -19,10 +19,6 @@ ORDINARY = ("tensor(float)", "tensor(float16)", "tensor(int32)", "tensor(int64)"
 
 # How ONNX's definitions begin the types of what is not a tensor, by the field of the TypeProto.
 BEGINNINGS = {"sequence_type": "seq(", "optional_type": "optional("}
-
-
-class Refused(Exception):
-    """The node cannot be written at the older opset; the message is the reason."""
 
 
 class Reading:
@@ -67,18 +63,12 @@ class Reading:
 
     def given(self, position: int, what: str) -> np.ndarray:
         """The value of an input that is there and must be constant."""
-        found = self.model.constant(self.input(position))
-        if found is None:
-            raise Refused(f"its {what} are computed at run time")
-        return found
+        return require_some(self.model.constant(self.input(position)), f"its {what} are computed at run time")
 
     def shape(self, position: int) -> Shape:
         """The dimensions of an input whose rank must be known."""
         given = self.input(position)
-        found = None if given is None else self.model.shape(given)
-        if found is None:
-            raise Refused("its rank is not known")
-        return found
+        return require_some(None if given is None else self.model.shape(given), "its rank is not known")
 
     def kind(self, value: Value | None) -> Kind:
         """The type of a tensor, 0 where it is not known; for a sequence or an optional how its types begin."""

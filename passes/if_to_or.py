@@ -25,18 +25,11 @@ TOTAL = ELEMENTWISE - {"Div", "Mod"} | MEASURES | {"Constant"}  # none of them c
 def short_circuit(b, condition):
     then, other = b.root.body("then_branch"), b.root.body("else_branch")
     require(len(b.root.outputs) == 1 and b.dtype(b.root.outputs[0]) == TensorProto.BOOL)
-    if (known := _known(b, then)) is not None:
-        return (
-            b.Or(condition, _computed(b, condition, other))
-            if known
-            else b.And(b.Not(condition), _computed(b, condition, other))
-        )
-    if (known := _known(b, other)) is not None:
-        return (
-            b.Or(b.Not(condition), _computed(b, condition, then))
-            if known
-            else b.And(condition, _computed(b, condition, then))
-        )
+    for returned, computed, chosen in ((then, other, True), (other, then, False)):
+        known = _known(b, returned)
+        if known is not None:  # `chosen` is the condition with which it is returned
+            decides = condition if known is chosen else b.Not(condition)
+            return (b.Or if known else b.And)(decides, _computed(b, condition, computed))
     return no_match()
 
 

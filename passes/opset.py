@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, defs, helper
 
-from surgeon import Builder, Node, Stage, model_rule
+from surgeon import Builder, Decline, Node, Stage, model_rule, require, require_some
 from surgeon.ir.attributes import constant_value
 from surgeon.ir.model import Model
 from surgeon.ir.operators import REDUCES
@@ -35,7 +35,7 @@ from surgeon.ir.schemas import MOVED, first_opset, schema
 from surgeon.rules.builder import is_rounded
 
 from ._arithmetic import over_nothing
-from ._node_at_opset import Plan, Reading, Refused, invalid, takes, trimmed, type_name
+from ._node_at_opset import Plan, Reading, invalid, takes, trimmed, type_name
 from ._shapes import sizes_of_all
 
 END = 2**31 - 1  # "to the end" for a parser that reads 32 bits
@@ -49,6 +49,12 @@ VALUES = {
     ("ScatterND", "reduction", "max"): 18,
     ("ScatterND", "reduction", "min"): 18,
 }
+
+
+def _require_value(r: Reading, name: str, given: str) -> None:
+    """Decline where a value of an attribute is newer than the older opset."""
+    came = VALUES.get((r.node.op, name, given), 0)
+    require(came <= r.opset, f"{name} = '{given}' came with opset {came}")
 
 
 def _reduce(r: Reading) -> Plan | None:
@@ -79,8 +85,7 @@ def _shape(r: Reading) -> Plan | None:
     if not r.target.lowers_opset or (start == 0 and end is None):
         return None
     why = invalid(r.older, [(True, r.kind(r.data))], {}, []) if r.changed else ""
-    if why:
-        raise Refused(why)
+    require(not why, why)
     sizes = r.model.shape(r.data)
     if sizes is not None and sizes[start:end] == sizes:
         return lambda b: b.Shape(r.data)
@@ -89,8 +94,7 @@ def _shape(r: Reading) -> Plan | None:
 
 def _expand(r: Reading) -> Plan | None:
     """ONNX wants one dimension of its shape, and ONNX Runtime checks that at older opsets alone."""
-    if r.changed and len(r.shape(1)) != 1:
-        raise Refused("its shape has not one dimension")
+    require(not r.changed or len(r.shape(1)) == 1, "its shape has not one dimension")
     return None
 
 
@@ -104,9 +108,7 @@ def _or_equal(r: Reading) -> Plan | None:
 def _constant(r: Reading) -> Plan | None:
     if set(r.attrs) <= set(r.older.attributes):
         return None
-    array = constant_value(r.node.proto)
-    if array is None:
-        raise Refused("each call of the function says what it is")
+    array = require_some(constant_value(r.node.proto), "each call of the function says what it is")
     return lambda b: b.constant(array)
 
 
@@ -127,8 +129,8 @@ def _dropout(r: Reading) -> Plan | None:
     if not r.crosses(12):
         return None
     training = r.value(2, "training mode")
-    if (training is not None and training.any()) or any(o is not None and o.is_read for o in r.node.outputs[1:]):
-        raise Refused("it may be in training mode, or its mask is read")
+    is_read = any(o is not None and o.is_read for o in r.node.outputs[1:])
+    require(not is_read and (training is None or not training.any()), "it may be in training mode, or its mask is read")
     return lambda b: (b.Identity(r.data), *[None] * (len(r.node.outputs) - 1))
 
 
@@ -139,7 +141,7 @@ def _split(r: Reading) -> Plan | None:
     axis = r.node.attr("axis")
     size = r.shape(0)[axis]
     if not isinstance(size, int):
-        raise Refused("it splits a dimension of unknown size into a number of parts")
+        raise Decline("it splits a dimension of unknown size into a number of parts")
     chunk = -(-size // count)
     sizes = [max(0, min(chunk, size - chunk * k)) for k in range(count)]
     return lambda b: b.node("Split", [r.data], len(r.node.outputs), "", {"axis": axis, "split": sizes})
@@ -154,8 +156,7 @@ def _reshape(r: Reading) -> Plan | None:
         return None
     known = r.editor.builder(r.node)
     sizes, given = known.elements(r.input(1)), known.dims(r.data) or []
-    if sizes is not None and 0 in sizes:
-        raise Refused("allowzero came with opset 14, and its shape has a 0")
+    require(0 not in (sizes or ()), "allowzero came with opset 14, and its shape has a 0")
     alike = sizes is not None and all(
         isinstance(size, int) or (size is not None and size == own)
         for size, own in zip_longest(sizes, given[: len(sizes)])
@@ -176,8 +177,7 @@ def _pad(r: Reading) -> Plan | None:
     rank = len(r.shape(0))
     axes = [int(a) % rank for a in r.given(3, "axes")]
     pads, mode = r.model.constant(r.input(1)), r.node.attr("mode")
-    if VALUES.get(("Pad", "mode", mode), 0) > r.opset:
-        raise Refused(f"mode = '{mode}' came with opset {VALUES['Pad', 'mode', mode]}")
+    _require_value(r, "mode", mode)
 
     def plan(b: Builder) -> Any:
         if pads is None:  # the pads are computed: put each in its place
@@ -197,19 +197,18 @@ def _resize(r: Reading) -> Plan | None:
     if r.after is None or not r.changed:
         return None
     for name, wanted in (("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
-        if r.attrs.get(name, wanted) != wanted:
-            raise Refused(f"{name} = {r.attrs[name]} came with opset 18")
+        given = r.attrs.get(name, wanted)
+        require(given == wanted, f"{name} = {given} came with opset 18")
     mode = r.attrs.get("coordinate_transformation_mode", "")
-    if VALUES.get(("Resize", "coordinate_transformation_mode", mode), 0) > r.opset:
-        raise Refused("coordinate_transformation_mode 'half_pixel_symmetric' came with opset 19")
+    is_there = VALUES.get(("Resize", "coordinate_transformation_mode", mode), 0) <= r.opset
+    require(is_there, "coordinate_transformation_mode 'half_pixel_symmetric' came with opset 19")
     if r.opset < 11:
         return None
     attrs = {k: v for k, v in r.attrs.items() if k in r.older.attributes}
     axes = r.attrs.get("axes")
     if axes is None and r.older.since_version >= 13:
         return None
-    if axes is not None and mode == "tf_crop_and_resize":
-        raise Refused("axes with a region of interest came with opset 18")
+    require(axes is None or mode != "tf_crop_and_resize", "axes with a region of interest came with opset 18")
     dims = r.shape(0)
     scales = r.value(2, "scales")
     empty = None if r.older.since_version >= 13 else np.empty(0, np.float32)
@@ -229,8 +228,8 @@ def _resize(r: Reading) -> Plan | None:
 
 def _mod(r: Reading) -> Plan | None:
     whole = r.kind(r.data) in (TensorProto.INT32, TensorProto.INT64)
-    if r.crosses(28) and not (whole or r.node.attr("fmod")):
-        raise Refused("fmod = 0 of floating-point numbers came with opset 28")
+    is_there = whole or r.node.attr("fmod") or not r.crosses(28)
+    require(is_there, "fmod = 0 of floating-point numbers came with opset 28")
     return None
 
 
@@ -244,8 +243,7 @@ def _average_pool(r: Reading) -> Plan | None:
         return None
     spatial = r.shape(0)[2:]
     sizes = [n for n in spatial if isinstance(n, int)]
-    if len(sizes) < len(spatial):
-        raise Refused("its strides are above its kernel, and its sizes are not static")
+    require(len(sizes) == len(spatial), "its strides are above its kernel, and its sizes are not static")
     rows = zip(sizes, strides, kernel, strict=True)
     total = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, stride, k in rows]
     less, more = [t // 2 for t in total], [t - t // 2 for t in total]
@@ -258,8 +256,7 @@ def _grid_sample(r: Reading) -> Plan | None:
     old = {"linear": "bilinear", "cubic": "bicubic"}.get(r.node.attr("mode"))
     if r.after is None or old is None or not r.crosses(20):
         return None
-    if len(r.shape(0)) != 4:
-        raise Refused("more than two spatial dimensions came with opset 20")
+    require(len(r.shape(0)) == 4, "more than two spatial dimensions came with opset 20")
     attrs = {k: v for k, v in r.attrs.items() if k != "mode"} | {"mode": old}
     return lambda b: b.node("GridSample", list(r.node.inputs), 1, "", attrs)
 
@@ -321,9 +318,8 @@ def opset(editor):
         reading = Reading(editor, node, before, min(now, target.opset) if lowers else now)
         try:
             plan = _plan(reading)
-            if plan is not None and editor.excluded(node):
-                raise Refused("its rewrite is left out, or could not be proved")
-        except Refused as refusal:
+            require(plan is None or not editor.excluded(node), "its rewrite is left out, or could not be proved")
+        except Decline as refusal:
             refused.append((node, str(refusal), reading.changed))
             editor.decline(node, str(refusal))
             continue
@@ -355,17 +351,13 @@ def _plan(r: Reading) -> Plan | None:
     plan = special(r) if special is not None else None
     if plan is not None and r.changed:
         for op in WRITES.get(r.node.op, (r.node.op,)):
-            spec = schema(op, "", r.opset)
-            if spec is None:
-                raise Refused(f"{op} is not in opset {r.opset}")
+            spec = require_some(schema(op, "", r.opset), f"{op} is not in opset {r.opset}")
             name = type_name(r.kind(r.input(0)))
-            if not takes(spec, spec.inputs[0], name):
-                raise Refused(f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
+            taken = takes(spec, spec.inputs[0], name)
+            require(taken, f"{op} takes no {name or 'tensor of unknown type'} at opset {r.opset}")
     if plan is not None or not r.changed:
         return plan
-    if r.after is None:
-        raise Refused(f"{r.node.op} came with opset {first_opset(r.node.op)}")
-    return _respelled(r, r.after)
+    return _respelled(r, require_some(r.after, f"{r.node.op} came with opset {first_opset(r.node.op)}"))
 
 
 def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
@@ -377,10 +369,10 @@ def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
         if name in after.attributes:
             if given is not None and (name in r.attrs or given != _default(after, name)):
                 attrs[name] = given
-        elif given is not None and name not in MOVED.get(op, {}) and not _neutral(op, name, given, r.before):
-            raise Refused(f"{name} = {given} came with a later opset")
-        if isinstance(given, str) and VALUES.get((op, name, given), 0) > r.opset:
-            raise Refused(f"{name} = '{given}' came with opset {VALUES[op, name, given]}")
+        elif given is not None and name not in MOVED.get(op, {}):
+            require(_neutral(op, name, given, r.before), f"{name} = {given} came with a later opset")
+        if isinstance(given, str):
+            _require_value(r, name, given)
     moved: set[int] = set()
     for name, position in MOVED.get(op, {}).items():
         if name in after.attributes and r.input(position) is not None:
@@ -388,8 +380,7 @@ def _respelled(r: Reading, after: defs.OpSchema) -> Plan | None:
             moved.add(position)
     inputs = trimmed([None if k in moved else v for k, v in enumerate(node.inputs)])
     why = invalid(after, [(v is not None, r.kind(v)) for v in inputs], attrs, [r.kind(v) for v in node.outputs])
-    if why:
-        raise Refused(why)
+    require(not why, why)
     named = len(inputs) == len(node.inputs) or len(node.inputs) <= after.max_input
     if not moved and attrs == r.attrs and named:  # a parser supports an empty name for an input as well
         return None
@@ -403,8 +394,7 @@ def _attribute(name: str, array: np.ndarray) -> float | list[Any]:
     """An input's value as the attribute that it was: a number for Clip, Pad's value and TopK, else a list."""
     if name in ("min", "max", "value"):
         found = float(array.reshape(-1)[0])
-        if is_rounded(found):
-            raise Refused(f"{name} = {found:g} does not fit into an attribute")
+        require(not is_rounded(found), f"{name} = {found:g} does not fit into an attribute")
         return found
     return int(array.reshape(-1)[0]) if name == "k" else array.reshape(-1).tolist()
 
