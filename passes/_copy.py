@@ -3,8 +3,6 @@
 Of a loop they are copied once for each iteration, within a number of iterations and of nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -60,6 +58,20 @@ def copied(b: Builder, nodes: Iterable[NodeProto], tensors: dict[str, Value]) ->
         made = b.node(proto.op_type, inputs, len(proto.output), proto.domain, attrs)
         tensors.update(zip(proto.output, made if isinstance(made, tuple) else (made,), strict=True))
         tensors.pop("", None)
+
+
+def made_of(
+    b: Builder, proto: NodeProto, inputs: Sequence[Value | None], outputs: int, inner: Mapping[str, Value] | None = None
+) -> list[Value]:
+    """The outputs of a node like `proto`, of these inputs. `inner`: what else its bodies read, by name.
+
+    Names that end in ~ are those of no file.
+    """
+    given = [f"in{k}~" if v is not None else "" for k, v in enumerate(inputs)]
+    proto.input[:], proto.output[:] = given, [f"out{k}~" for k in range(outputs)]
+    tensors = {**(inner or {}), **{n: v for n, v in zip(given, inputs, strict=True) if v is not None}}
+    copied(b, [proto], tensors)
+    return [tensors[name] for name in proto.output]
 
 
 def present(node: Node) -> NodeProto:
@@ -152,7 +164,7 @@ class Body(NamedTuple):
     constants: dict[str, Value]
 
     @classmethod
-    def of(cls, b: Builder) -> Body:
+    def of(cls, b: Builder) -> "Body":
         """The body of the builder's root."""
         graph = b.root.bodies[0]
         constants, nodes = constants_of(b, graph), []

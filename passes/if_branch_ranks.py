@@ -26,7 +26,7 @@ from surgeon.ir.graph import Graph
 from surgeon.ir.lattice import Shape
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
-from ._copy import BRANCHES, again, copied, present, reads_of_function, written_out
+from ._copy import BRANCHES, again, made_of, present, reads_of_function, written_out
 from ._shapes import input_of
 
 OPTIONS = ("sink_transposes",)  # 1: `turned` runs
@@ -120,7 +120,7 @@ def _sink(editor: Editor, node: Node, way: Way, end: Node) -> None:
     """Put an If that returns what `end` does in its place."""
     nodes = _behind(end, way.nodes)
     whole = present(node)
-    proto = NodeProto(op_type="If", input=whole.input, output=[f"out{k}" for k in range(len(end.outputs))])
+    proto = NodeProto(op_type="If")
     for k, name in enumerate(BRANCHES):
         body = GraphProto()
         body.CopyFrom(next(a.g for a in whole.attribute if a.name == name))
@@ -140,9 +140,8 @@ def _sink(editor: Editor, node: Node, way: Way, end: Node) -> None:
         )
         proto.attribute.append(helper.make_attribute(name, body))
     builder = editor.builder(end)
-    tensors = {FIRST: builder.constant(np.asarray(0))}
-    copied(builder, [proto], tensors)
-    editor.replace(end, [tensors[name] for name in proto.output], builder)
+    first = {FIRST: builder.constant(np.asarray(0))}
+    editor.replace(end, made_of(builder, proto, node.inputs, len(end.outputs), first), builder)
 
 
 def _gather_squeezed(graph: Graph, body: GraphProto) -> None:

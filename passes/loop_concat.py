@@ -14,12 +14,12 @@ How often it runs is not known, or it is more often than the pass unroll writes 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from onnx import GraphProto, NodeProto, helper
+from onnx import GraphProto, helper
 
 from surgeon import FLOATS, Builder, Node, Stage, Value, op, require, rule
 from surgeon.ir.graph import Graph
 
-from ._copy import copied, is_asked_for, most, present
+from ._copy import is_asked_for, made_of, most, present
 from ._shapes import joined, moved_axis
 
 
@@ -84,8 +84,7 @@ def _growing(body: Graph, states: Sequence[Value], place: int) -> Growing | None
 
 def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
     """The Loop that returns each item in place of the state."""
-    proto = NodeProto()
-    proto.CopyFrom(present(b.root))
+    proto = present(b.root)
     body: GraphProto = proto.attribute[0].g  # the only one of a Loop
     inputs = list(b.root.inputs)
     for place, maker, _ in reversed(found):
@@ -96,12 +95,7 @@ def _collecting(b: Builder, found: Sequence[Growing]) -> list[Value]:
     for _, maker, item in found:
         info = helper.make_tensor_value_info(maker.proto.output[0], b.dtype(item), b.shape(item))
         body.output.append(info)
-    given = [f"in{k}" if v is not None else "" for k, v in enumerate(inputs)]
-    made = [f"out{k}" for k in range(len(body.output) - 1)]
-    proto.input[:], proto.output[:] = given, made
-    tensors = {n: v for n, v in zip(given, inputs, strict=True) if v is not None}
-    copied(b, [proto], tensors)
-    return [tensors[name] for name in made]
+    return made_of(b, proto, inputs, len(body.output) - 1)
 
 
 def _whole(b: Builder, grown: Growing, first: Value, rows: Value) -> Value:

@@ -14,13 +14,13 @@ Price     6 nodes before the Loop. 40 rows of 64, ONNX Runtime on one thread: 0.
 """
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+from onnx import TensorProto, helper
 
 from surgeon import Builder, Decline, Value, op, require, require_some, rule
 from surgeon.ir.graph import Graph
 from surgeon.targets.conditions.control_flow import numbered_rows
 
-from ._copy import copied, present
+from ._copy import made_of, present
 from ._shapes import input_of
 
 NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
@@ -67,26 +67,21 @@ def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
     """The Loop with other inputs; unless its condition `ends` it, its body passes on the one that it is given. Where it
     is `numbered`, its body reads the number of the iteration as one without a dimension."""
-    proto = NodeProto()
-    proto.CopyFrom(present(b.root))
+    proto = present(b.root)
     body = proto.attribute[0].g  # the only one of a Loop
     if not ends:
         body.node.append(helper.make_node("Identity", [body.input[1].name], [CONDITION]))
         body.output[0].CopyFrom(body.input[1])
         body.output[0].name = CONDITION
-    given = [f"in{k}" if v is not None else "" for k, v in enumerate(inputs)]
-    made = [f"out{k}" for k in range(len(b.root.outputs))]
-    proto.input[:], proto.output[:] = given, made
-    tensors = {n: v for n, v in zip(given, inputs, strict=True) if v is not None}
+    inner = {}
     if numbered:
         scalar = helper.make_node("Reshape", [NUMBER, NO_SIZES], [body.input[0].name])
         if b.opset >= ALLOWZERO:
             scalar.attribute.append(helper.make_attribute("allowzero", 0))
         body.node.insert(0, scalar)
         body.input[0].name = NUMBER
-        tensors[NO_SIZES] = b.constant(np.zeros(0, np.int64))
-    copied(b, [proto], tensors)
-    return tuple(tensors[name] for name in made)
+        inner[NO_SIZES] = b.constant(np.zeros(0, np.int64))
+    return tuple(made_of(b, proto, inputs, len(b.root.outputs), inner))
 
 
 def _scalar(b: Builder, value: Value) -> Value:

@@ -25,7 +25,7 @@ from onnx import GraphProto, TensorProto, helper, numpy_helper
 from surgeon import FLOATS, Builder, Node, Stage, Value, attr, const, op, require, require_some, rule, var
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
-from ._copy import copied
+from ._copy import made_of
 from ._nonzero import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
 from ._scattering import neutral
 from ._shapes import input_of
@@ -35,9 +35,8 @@ def arange(b: Builder, number: Value) -> Value:
     """[0, 1, ..., number - 1] of a scalar int64: a Range, and before opset 11 a Loop that adds up."""
     if b.opset >= 11:
         return b.Range(0, number, 1)
-    tensors = {"number": number, "go": b.constant(np.asarray(True)), "zero": b.constant(np.asarray(0))}
-    copied(b, [helper.make_node("Loop", ["number", "go", "zero"], ["end", "found"], body=_body())], tensors)
-    return tensors["found"]
+    inputs = [number, b.constant(np.asarray(True)), b.constant(np.asarray(0))]
+    return made_of(b, helper.make_node("Loop", [], [], body=_body()), inputs, 2)[1]
 
 
 def _body() -> GraphProto:

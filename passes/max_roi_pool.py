@@ -11,8 +11,6 @@ The sizes of the image are static, but for the batch. The table and the result h
 stands for a symbolic number of rois.
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 from typing import NamedTuple
@@ -83,7 +81,7 @@ class _Bins(NamedTuple):
     empty: Value
 
     @classmethod
-    def of(cls, b: Builder, rois: Value, start: int, bins: int, size: int, *, step: int, level: int) -> _Bins:
+    def of(cls, b: Builder, rois: Value, start: int, bins: int, size: int, *, step: int, level: int) -> "_Bins":
         """The bins between the columns `start` and `start` + 2 of the rois.
 
         step   what a position further along the direction adds to a position in the table

@@ -16,8 +16,6 @@ The sampling_ratio is above 0 where the mode is max. With several images a copy 
 up to 2^28 elements, where 1,000 stands for a symbolic number of rois, and 64 for a symbolic size of the image.
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 from typing import NamedTuple
@@ -71,7 +69,7 @@ class _Direction(NamedTuple):
     size: int | Value
 
     @classmethod
-    def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int | Value) -> _Direction:
+    def of(cls, b: Builder, rois: Value, ends: tuple[int, int], bins: int, size: int | Value) -> "_Direction":
         scale = b.root.attr("spatial_scale")
         shifted = b.root.attr("coordinate_transformation_mode") == "half_pixel"
         first, last = (b.Mul(b.Gather(rois, [end], axis=1), scale) for end in ends)

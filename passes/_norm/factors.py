@@ -3,8 +3,6 @@
 A factor is an array where it is constant, and a tensor where the model computes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -16,7 +14,7 @@ from surgeon.ir.lattice import Shape
 
 from .window import Normalisation
 
-Factor: TypeAlias = "np.ndarray | Value"
+Factor: TypeAlias = np.ndarray | Value
 
 # ---- what a factor is ------------------------------------------------------------------------------------------------
 

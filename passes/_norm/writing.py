@@ -1,7 +1,5 @@
 """The same normalisation in other nodes, and the type in which it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
