@@ -14,6 +14,9 @@ COMPARISONS = ("Greater", "Less")
 REDUCTIONS = {"add": "ReduceSum", "mul": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
 
 
+REDUCING = ("ReduceMean", *REDUCTIONS.values())
+
+
 def neutral(op: str, dtype: int) -> np.ndarray:
     """What changes nothing as an operand or an element of this operator."""
     kind = helper.tensor_dtype_to_np_dtype(dtype)

@@ -16,10 +16,10 @@ from surgeon import Builder, Decline, Node, Value, attr, const, op, require, rul
 from surgeon.ir.following import readers
 
 from ._row_dependence import Reading
-from ._scattering import REDUCTIONS
+from ._scattering import REDUCING
 from ._shapes import output_of
 
-COMBINES = frozenset({"MatMul", "ReduceMean", *REDUCTIONS.values()})
+COMBINES = frozenset({"MatMul", *REDUCING})
 
 x, condition = var("x"), const("condition")
 

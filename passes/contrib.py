@@ -29,14 +29,11 @@ Price     More nodes, which TensorRT fuses again: FastGelu of [1,128,3072] 10 no
           each step. Of a mixture every expert is computed for every token.
 """
 
-from functools import reduce
-from operator import or_
-
-from surgeon import op, rewrites
+from surgeon import any_of, op, rewrites
 
 from ._contrib import BODIES, built
 
 STANDARDIZES = True
 
-nodes = reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in sorted(BODIES)))
+nodes = any_of(op[name](..., domain=domain) for domain, name in sorted(BODIES))
 write_out = rewrites(nodes, built, strategy="decompose")

@@ -12,7 +12,7 @@ Kept      Scales that are not fp32, blocks, and numbers that something else read
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Value, op, require, require_some, rule, var
+from surgeon import Builder, Value, any_of, op, require, require_some, rule, var
 
 from ._arithmetic import without_nan
 from ._contrib.table import MICROSOFT
@@ -20,17 +20,14 @@ from ._shapes import input_of
 
 SIXTEEN: dict[int, tuple[int, int]] = {TensorProto.UINT16: (0, 65535), TensorProto.INT16: (-32768, 32767)}
 FLOAT = TensorProto.FLOAT
+DOMAINS = ("", MICROSOFT)
 
 x, scale, zero, other, other_zero = (var(name) for name in ("x", "scale", "zero", "other", "other_zero"))
 numbers, point = var("x", dtype=SIXTEEN), var("zero", dtype=SIXTEEN)
-quantized = op.QuantizeLinear(x, scale, point) | op.QuantizeLinear(x, scale, point, domain=MICROSOFT)
+quantized = any_of(op.QuantizeLinear(x, scale, point, domain=d) for d in DOMAINS)
 
 
-@rule(
-    op.DequantizeLinear(quantized, other, other_zero | None)
-    | op.DequantizeLinear(quantized, other, other_zero | None, domain=MICROSOFT),
-    strategy="decompose",
-)
+@rule(any_of(op.DequantizeLinear(quantized, other, other_zero | None, domain=d) for d in DOMAINS), strategy="decompose")
 def both(b, x, scale, zero, other, other_zero=None):
     require(b.dtype(x) == b.dtype(scale) == b.dtype(other) == FLOAT, "its input or its scale is not fp32")
     require(not b.root.attr("block_size"), "it has a scale a block")
@@ -44,11 +41,7 @@ def both(b, x, scale, zero, other, other_zero=None):
     return b.Mul(whole, _along(b, other, x, second))
 
 
-@rule(
-    op.DequantizeLinear(numbers, scale, zero | None)
-    | op.DequantizeLinear(numbers, scale, zero | None, domain=MICROSOFT),
-    strategy="decompose",
-)
+@rule(any_of(op.DequantizeLinear(numbers, scale, zero | None, domain=d) for d in DOMAINS), strategy="decompose")
 def constants(b, x, scale, zero=None):
     numbers = require_some(b.value(x), "its numbers are computed, and something else reads them as integers")
     require(b.dtype(scale) == FLOAT and not b.root.attr("block_size"), "its scale is not fp32, or it has one a block")

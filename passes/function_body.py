@@ -15,13 +15,11 @@ Kept      An operator whose body has one that the target lacks and nothing write
 """
 
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, helper
 
-from surgeon import Builder, Decline, Node, Pattern, Value, op, require, rule
+from surgeon import Builder, Decline, Node, Pattern, Value, any_of, op, require, rule
 from surgeon.ir.functions import ONNX, changed_operators
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.operators import QUANTIZES, RANDOM
@@ -47,7 +45,7 @@ CALLED = "surgeon.body"  # the domain of the function that the inliner sees, whi
 def _bodied() -> Pattern:
     bodied = {(s.domain, s.name) for s in newest_schemas() if _opsets(s) and s.domain in DOMAINS}
     named = sorted((domain, name) for domain, name in bodied if name not in LEFT_OUT)
-    return reduce(or_, (getattr(op, name)(..., domain=domain) for domain, name in named))
+    return any_of(op[name](..., domain=domain) for domain, name in named)
 
 
 def _opsets(spec: Schema) -> list[int]:

@@ -22,12 +22,12 @@ That the mask has the sizes of the data must be known.
 import numpy as np
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
-from surgeon import FLOATS, Builder, Node, Stage, Value, attr, const, op, require, require_some, rule, var
+from surgeon import FLOATS, Builder, Node, Stage, Value, any_of, attr, const, op, require, require_some, rule, var
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
 from ._copy import made_of
 from ._nonzero import COUNT, lacks_nonzero, mask_of, same_places, see, takes_first
-from ._scattering import neutral
+from ._scattering import REDUCING, neutral
 from ._shapes import input_of
 
 
@@ -188,20 +188,15 @@ taken = (
 )
 
 
-@rule(
-    op.ReduceSum(taken, ...) | op.ReduceMean(taken, ...) | op.ReduceProd(taken, ...) | op.ReduceMax(taken, ...)
-    | op.ReduceMin(taken, ...),
-)  # fmt: skip
+@rule(any_of(op[name](taken, ...) for name in REDUCING))
 def reduce(b, x, places=None, mask=None):
     mask = require_some(mask if places is None else mask_of(b, places))
     require(b.dtype(x) in FLOATS)
     over = _require_same_sizes(b, mask, x)
     rest = b.rank(x) - over
     squeezes = [n for n in b.matched if n.key == "Squeeze"]
-    require(
-        (rest == 0 and not b.root.attr("keepdims")) or all([*n.operands(), None][1] is not None for n in squeezes),
-        "Squeeze without axes also drops the row dimension when one row is selected",
-    )
+    named = all([*n.operands(), None][1] is not None for n in squeezes) or (rest == 0 and not b.root.attr("keepdims"))
+    require(named, "Squeeze without axes also drops the row dimension when one row is selected")
     axes = _axes(b, b.root, over, rest)
     shown = _shown(b, mask, rest)
     filled = b.Where(shown, x, neutral("ReduceSum" if b.root.op == "ReduceMean" else b.root.op, b.dtype(x)))

@@ -6,17 +6,14 @@ Rewrites  Concat(.., Concat(a, b), ..)   ->   Concat(.., a, b, ..), where no oth
 Exact     Bit for bit.
 """
 
-from functools import reduce
-from operator import or_
-
-from surgeon import ANY, Stage, attr, op, require, rule
+from surgeon import ANY, Stage, any_of, attr, op, require, rule
 
 INNER = op.Concat(..., axis=attr("inner"))
 MOST = 8  # the inner Concat is one of so many inputs at the start
 LARGEST = 1024  # tensors that are joined: one that is read twice in each step doubles them
 
 
-@rule(reduce(or_, (op.Concat(*[ANY] * k, INNER, ..., axis=attr("axis")) for k in range(MOST))), stage=Stage.FUSE)
+@rule(any_of(op.Concat(*[ANY] * k, INNER, ..., axis=attr("axis")) for k in range(MOST)), stage=Stage.FUSE)
 def join(b, axis, inner):
     rank = b.known_rank(b.root.outputs[0])
     require(axis % rank == inner % rank, "the two join along other axes")

@@ -25,12 +25,12 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, Builder, Decline, Dim, Node, Value, const, op, require, require_some, rule, var
+from surgeon import ANY, Builder, Decline, Dim, Node, Value, any_of, const, op, require, require_some, rule, var
 from surgeon.ir.operators import PRODUCTS
 
 from ._nonzero import lacks_nonzero, mask_of, takes_first
 from ._row_dependence import Reading, Rows
-from ._scattering import REDUCTIONS, neutral, nonnegative
+from ._scattering import REDUCING, REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 
 data, places, updates = var("data"), var("places"), var("updates")
@@ -77,15 +77,13 @@ def _with_room(b: Builder, data: Value, places: Value, written: Value, axis: int
     return b.Concat(data, written, axis=axis), nonnegative(b, places, rows)
 
 
-@rule(
-    op.ReduceSum(updates, ...) | op.ReduceMean(updates, ...) | op.ReduceProd(updates, ...) | op.ReduceMax(updates, ...)
-    | op.ReduceMin(updates, ...),
-    fallback=True,
-)  # fmt: skip
+@rule(any_of(op[name](updates, ...) for name in REDUCING), fallback=True)
 def reduce(b, updates):
     reading = _reading(b, updates, meets=True)
     rows = reading.combined(b.root)
-    require(_is_refused(b, reading.needed(updates)))
+    # it has no NonZero, or Myelin is to compute it
+    heavy = any(n.op in PRODUCTS or n.op == "Softmax" for n in reading.needed(updates))
+    require(heavy or lacks_nonzero(b.target))
     mean = b.root.op == "ReduceMean"
     taken = _Taken(b, reading.needed(updates), reading.met)
     filled = taken.filled(taken.again(updates), rows, "ReduceSum" if mean else b.root.op)
@@ -105,11 +103,6 @@ def product(b, data, updates):
     of_left = taken.filled(taken.again(data), rows, "ReduceSum")
     of_right = taken.filled(taken.again(updates), reading.axis(updates, NO_ROWS), "ReduceSum")
     return b.MatMul(of_left, of_right)
-
-
-def _is_refused(b: Builder, nodes: list[Node]) -> bool:
-    """Whether the target does not run what is computed of the rows: it has no NonZero, or Myelin is to compute it."""
-    return lacks_nonzero(b.target) or any(n.op in PRODUCTS or n.op == "Softmax" for n in nodes)
 
 
 @rule(
@@ -241,9 +234,8 @@ def _numbers(b: Builder, flat: Value) -> Value:
     count = size(b, flat, 0)
     if isinstance(count, int):
         return b.constant(np.arange(count), TensorProto.INT32)
-    return b.Range(
-        b.constant(np.asarray(0, np.int32)), b.Cast(count, to=TensorProto.INT32), b.constant(np.asarray(1, np.int32))
-    )
+    end = b.Cast(count, to=TensorProto.INT32)
+    return b.Range(0, end, 1)
 
 
 FORMERLY = "mask-rows"

@@ -43,15 +43,13 @@ Price     ONNX Runtime on one thread: Softmax of [1000] 3 nodes, 0.006 ms next t
           steps over [64] takes 0.006 ms either way. Pooling of [1,64,56,56] takes 0.04 ms either way.
 """
 
-from functools import reduce
-from operator import or_
 from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Pattern, Value, attr, const, op, require, require_some, rewrites, rule, var
+from surgeon import HALVES, Builder, Value, any_of, attr, const, op, require, require_some, rewrites, rule, var
 from surgeon.ir.operators import REDUCES
 from surgeon.targets.conditions.inputs import unnamed_output
 from surgeon.targets.conditions.names import flattened_input, looped_input, transposed_input
@@ -125,10 +123,8 @@ def pool(b, x):
     rounded_down = [(a.size + p - a.window) // a.stride + 1 for a, p in zip(axes, behind, strict=True)]
     require(rounded_down == [a.windows for a in axes], "it pads by a whole window")
     counts = b.root.op == "AveragePool" and b.root.attr("count_include_pad")
-    require(
-        not counts or behind == [a.behind for a in axes],
-        "what is padded would count, where a last window is partly beyond it",
-    )
+    same = not counts or behind == [a.behind for a in axes]
+    require(same, "what is padded would count, where a last window is partly beyond it")
     kernels = zip(axes, behind, b.root.attr("kernel_shape"), strict=True)
     require(all(p == a.behind or p < k for a, p, k in kernels), "the padding would be as large as its kernel")
     front = (b.root.attr("pads") or [0] * len(axes))[: len(axes)]
@@ -266,12 +262,8 @@ unmoved = op.Flatten(x) | op.Transpose(x)
 named_input = rewrites(unmoved, op.Identity(x), strategy="decompose", cures=(flattened_input, transposed_input))
 
 
-def any_reduce(*inputs: Any, **attrs: Any) -> Pattern:
-    """Any Reduce operator of these inputs and attributes."""
-    return reduce(or_, (getattr(op, name)(*inputs, **attrs) for name in sorted(REDUCES)))
-
-
-reducing_nothing = any_reduce(x, noop_with_empty_axes=1) | any_reduce(var("x", rank=0), ...)
+reduces = [op[name] for name in sorted(REDUCES)]
+reducing_nothing = any_of([r(x, noop_with_empty_axes=1) for r in reduces] + [r(var("x", rank=0), ...) for r in reduces])
 reduce_nothing = rewrites(reducing_nothing, lambda b, x: over_nothing(b, b.root.op, x), strategy="decompose")
 
 

@@ -6,7 +6,7 @@
     print(result.report)
 
 For a pipeline: `fix`, `rewrite`, `convert` (to fp16), `check`, `compare`, `build` and `why`. For onnx-graphsurgeon:
-`to_gs`, `from_gs`. For the author of a pass: the pattern language (`op var const attr output ANY`), the marks of
+`to_gs`, `from_gs`. For the author of a pass: the pattern language (`op var const attr output any_of ANY`), the marks of
 rules (`rule rewrites model_rule gs_pass meaning`), `Stage`, the words that decline (`require require_some no_match`),
 and types (`FLOATS HALVES`).
 """
@@ -54,7 +54,7 @@ from surgeon.rules.builder import Builder
 from surgeon.rules.dimensions import Dim
 from surgeon.rules.driver import Editor
 from surgeon.rules.meaning import meaning
-from surgeon.rules.pattern import ANY, Pattern, attr, const, op, output, var
+from surgeon.rules.pattern import ANY, Pattern, any_of, attr, const, op, output, var
 from surgeon.rules.replacement import PLUGIN, rewrites
 from surgeon.rules.rule import Decline, Stage, model_rule, no_match, require, require_some, rule
 from surgeon.targets.target import Target
@@ -118,7 +118,7 @@ __all__ = [
     "ANY", "Applied", "Builder", "Built", "Checked", "Comparison", "DOMAIN", "Decline", "Declined", "Dim", "Editor",
     "EngineError", "FLOATS", "Finding", "Fixed", "HALVES", "ModelError", "Node", "PLUGIN", "PassError", "Pattern",
     "PrecisionResult", "Report", "Result", "Stage", "SurgeonError", "Target", "UsageError", "Value", "__version__",
-    "attr", "build", "check", "compare", "const", "convert", "dims", "elements", "fix", "from_gs", "gs_pass",
+    "any_of", "attr", "build", "check", "compare", "const", "convert", "dims", "elements", "fix", "from_gs", "gs_pass",
     "known_dims", "meaning", "model_rule", "no_match", "op", "output", "require", "require_some", "rewrite",
     "rewrite_file", "rewrites", "rule", "to_gs", "var", "why",
 ]  # fmt: skip

@@ -194,6 +194,13 @@ class _Ops:
 
         return make
 
+    __getitem__ = __getattr__  # `op[name]`, of an operator whose name is in a table
+
+
+def any_of(patterns: Iterable[Pattern]) -> Pattern:
+    """The first of some patterns that leads to a full match, as `p | q | r` is."""
+    return Choice(tuple(choice for p in patterns for choice in _choices(p)))
+
 
 def var(
     name: str | None = None,
