@@ -54,11 +54,9 @@ def decompose(b, q, k, v):
     require(dtype in LOWEST and rank in (3, 4), "the type or the rank of the query is not known")
     if rank == 3:
         q, k, v = (heads_of(b, t, attr(f"{n}_num_heads")) for t, n in ((q, "q"), (k, "kv"), (v, "kv")))
-    heads = (
-        [attr("q_num_heads"), attr("kv_num_heads")]
-        if rank == 3
-        else [(b.shape(t) or [None] * 4)[1] for t in b.root.inputs[:2]]
-    )
+    heads = [attr("q_num_heads"), attr("kv_num_heads")]
+    if rank == 4:
+        heads = [(b.shape(t) or [None] * 4)[1] for t in b.root.inputs[:2]]
     sizes = [_head_size(b, t, h, rank) for t, h in zip(b.root.inputs[:3], [*heads, heads[1]], strict=True)]
     require(all(heads) and all(sizes), "it has no heads, or they have no elements")
     if heads[0] != heads[1]:
@@ -77,9 +75,8 @@ def decompose(b, q, k, v):
     require(mask is None or adds or b.dtype(mask) == TensorProto.BOOL, "its mask is of integers")
     require(not (adds and lengths is not None), "it has lengths, and a mask that is added")
     half = dtype in HALVES and attr("is_causal")
-    require(
-        not (adds and half), "in half precision it has a mask that is added, and is_causal"
-    )  # inf is read otherwise
+    # inf is read otherwise
+    require(not (adds and half), "in half precision it has a mask that is added, and is_causal")
     causal, weight_of = bool(attr("is_causal")), None
     if adds:
         scores, weight_of = _with_numbers(b, scores, mask, causal, rank - 2, dtype)
@@ -87,7 +84,7 @@ def decompose(b, q, k, v):
         scores, weight_of = _with_booleans(
             b, scores, mask=mask, lengths=lengths, causal=causal, axis=rank - 2, dtype=dtype
         )
-    weights = _softmax(b, scores, attr("softmax_precision"), dtype)
+    weights = b.typed(b.Softmax(b.typed(scores, attr("softmax_precision") or dtype), axis=-1), dtype)
     if weight_of is not None:
         weights = b.Where(weight_of, weights, b.constant(0.0, dtype))
     y = b.MatMul(weights, v)
@@ -187,7 +184,3 @@ def _not_after(b: Builder, axis: int) -> Value:
 
 def _positions(b: Builder, x: Value, axis: int) -> Value:
     return numbers_to(b, size(b, x, axis))
-
-
-def _softmax(b: Builder, scores: Value, precision: int | None, dtype: int) -> Value:
-    return b.typed(b.Softmax(b.typed(scores, precision or dtype), axis=-1), dtype)

@@ -17,7 +17,7 @@ Price     [1,64,56,56] in ONNX Runtime on one thread: 2 nodes, 0.06 ms next to 0
 
 import numpy as np
 
-from surgeon import Builder, Value, const, op, require, rule, var
+from surgeon import Builder, Value, const, op, require, rewrites, rule, var
 
 from ._piecewise_linear import fits
 
@@ -53,9 +53,7 @@ def relu(b, x, low=None):
     return b.Relu(x)
 
 
-@rule(op.Clip(x))
-def without_bounds(b, x):
-    return x
+without_bounds = rewrites(op.Clip(x), x)
 
 
 @rule(op.Clip(x, some_low | None, some_high | None), strategy="decompose")

@@ -32,9 +32,8 @@ def decompose(b, x, weight, offset):
     channels = b.known_shape(x)[1]
     kernel = b.known_shape(weight)
     require(len(kernel) == 4, "it has not two spatial dimensions")
-    require(
-        all(isinstance(d, int) for d in (channels, *kernel)), "its channels or the sizes of its kernel are not static"
-    )
+    static = all(isinstance(d, int) for d in (channels, *kernel))
+    require(static, "its channels or the sizes of its kernel are not static")
     count, pixels = node.attr("offset_group"), int(kernel[2]) * int(kernel[3])
     bias, mask = (node.input_at(k) for k in (3, 4))
     dtype = b.dtype(x)
@@ -45,9 +44,8 @@ def decompose(b, x, weight, offset):
     for group in range(count):
         places = _places(b, x, offset, group, kernel[2:])
         part = x if count == 1 else _part(b, x, group, channels // count)
-        seen = b.GridSample(
-            part, places, mode="linear" if b.opset >= 20 else "bilinear", padding_mode="zeros", align_corners=0
-        )
+        mode = "linear" if b.opset >= 20 else "bilinear"
+        seen = b.GridSample(part, places, mode=mode, padding_mode="zeros", align_corners=0)
         require(b.why_unsupported(seen.producer) is None, "the target has no GridSample that it could be written with")
         if mask is not None:
             share = mask if count == 1 else _part(b, mask, group, pixels)

@@ -103,9 +103,8 @@ def between_reshapes(b, x, **found):
     n = with_epsilon(b, n, found)
     size, dtype = require_some(n.channels(1), "the number of channels is not known"), b.dtype(b.root.outputs[0])
     parts = require_some(merged(b, n, [1], dtype), "the scale or the shift is not one number a channel")
-    return b.InstanceNormalization(
-        narrowed(b, x, dtype), *(vector(b, f, size, dtype) for f in parts), epsilon=n.epsilon
-    )
+    source = narrowed(b, x, dtype)
+    return b.InstanceNormalization(source, *(vector(b, f, size, dtype) for f in parts), epsilon=n.epsilon)
 
 
 def _shortened(b: Builder, n: Normalisation, source: Value, parts: tuple[Factor, Factor] | None, dtype: int) -> Value:
@@ -174,10 +173,8 @@ def batch_norm_by_its_statistics(b, x, scale, bias, epsilon, **counts):
     for m in b.matched:
         if m.key.startswith("Reduce"):
             axes = b.value(m.operands()[1]) if len(m.operands()) > 1 else None
-            require(
-                axes is not None and {int(a) % len(shape) for a in axes.reshape(-1)} == wanted,
-                "its statistics are over other axes",
-            )
+            same = axes is not None and {int(a) % len(shape) for a in axes.reshape(-1)} == wanted
+            require(same, "its statistics are over other axes")
     require(not counts, "its statistics are sums")
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 

@@ -240,13 +240,8 @@ def _summed_axis(equation: str) -> int:
     operands, _, result = equation.replace(" ", "").partition("->")
     one, _, other = operands.partition(",")
     gone = [k for k, letter in enumerate(one) if letter not in result]
-    fits = (
-        one == other
-        and one.isalpha()
-        and len(set(one)) == len(one)
-        and len(gone) == 1
-        and one.replace(one[gone[0]], "") == result
-    )
+    squares = one == other and one.isalpha() and len(set(one)) == len(one)
+    fits = squares and len(gone) == 1 and one.replace(one[gone[0]], "") == result
     require(fits, f"Einsum '{equation}' is not a sum of squares along one axis")
     return gone[0]
 
@@ -319,10 +314,8 @@ def _weight(b: Builder, x: Value, axis: int, gain: np.ndarray) -> Value:
     whole = b.known_dims(x)
     require(gain.size > 1 and gain.ndim <= len(whole), "the factor is not a weight for each channel")
     at = axis % len(whole) - (len(whole) - gain.ndim)
-    require(
-        at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)],
-        "the factor has not one element for each of the normalised axis",
-    )
+    fits = at >= 0 and gain.shape[at] > 1 and gain.shape[at] == whole[axis % len(whole)]
+    require(fits, "the factor has not one element for each of the normalised axis")
     for node in b.matched:
         if node.key == "Expand" and b.value(node.inputs[0]) is gain:
             fits = _expands_to(b, node, whole, x)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import DOMAIN, HALVES, Builder, Value, attr, meaning, op, require, require_some, rule, var
+from surgeon import DOMAIN, HALVES, Builder, Value, attr, meaning, op, require, require_some, rewrites, rule, var
 
 from ._norm.factors import Factor, along_axes, has_full_shape, is_constant, is_uniform, merged, of_shape, vector
 from ._norm.kind import instance_axis, is_grouped_last
@@ -45,10 +45,8 @@ NATIVE = 17  # the opset that brought LayerNormalization
 def fuse(b, x, **found):
     n = read(b, x, found)
     require(instance_axis(b, n) is None and not is_grouped_last(n))
-    require(
-        n.axes and (n.is_trailing and n.axes[0] > 0 or n.axes == (1,)),
-        f"means over the axes {list(n.axes)} of {n.rank} are not a layer normalisation",
-    )
+    fits = n.axes and (n.is_trailing and n.axes[0] > 0 or n.axes == (1,))
+    require(fits, f"means over the axes {list(n.axes)} of {n.rank} are not a layer normalisation")
     n = with_epsilon(b, n, found)
     dtype = b.dtype(b.root.outputs[0])
     require(dtype != TensorProto.DOUBLE, "it computes in double precision")
@@ -56,10 +54,8 @@ def fuse(b, x, **found):
     outer = outer_part(found)
     require(parts is not None or outer is None, f"the {outer} varies along other axes than those of the means")
     scale, shift = parts or (np.full(1, n.factor), np.zeros(1))
-    require(
-        len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]),
-        f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group",
-    )
+    why = f"a mean over the axes {list(n.axes)} without a scale of their shape is a group normalisation of one group"
+    require(len(n.axes) == 1 or has_full_shape(b, n, [value for _, value in n.affine]), why)
     source = narrowed(b, x, dtype)
     if n.is_trailing and opset_to_write(b) >= NATIVE:
         require(n.is_static or _has_size(scale), "the size of the last axis is not known")
@@ -70,9 +66,9 @@ def fuse(b, x, **found):
     return with_affine_behind(b, b.LayerNorm(source, domain=DOMAIN, axes=list(n.axes), epsilon=n.epsilon), n)
 
 
-@rule(affine_behind(native | own), shortens=True)
-def behind(b, x, epsilon, **found):
-    return with_weights(b, x, epsilon, _native, _own, found)
+behind = rewrites(
+    affine_behind(native | own), lambda b, **found: with_weights(b, _native, _own, **found), shortens=True
+)
 
 
 instance = op.InstanceNormalization(x, scale, bias, epsilon=epsilon)
@@ -125,13 +121,8 @@ def decompose(b, x, scale, axis, epsilon, bias=None):
     return _written(b, x, range(axis % rank, rank), epsilon, scale, bias)
 
 
-@rule(own, strategy="decompose")
-def decompose_own(b, x, axes, epsilon, scale=None, bias=None):
-    return _written(b, x, axes, epsilon, scale, bias)
-
-
 def _written(
-    b: Builder, x: Value, axes: Sequence[int], epsilon: float, scale: Value | None, bias: Value | None
+    b: Builder, x: Value, axes: Sequence[int], epsilon: float, scale: Value | None = None, bias: Value | None = None
 ) -> Value:
     """The normalisation as the target supports it without a LayerNormalization."""
     without_weights = (scale is None or is_uniform(b, scale, 1)) and (bias is None or is_uniform(b, bias, 0))
@@ -140,6 +131,9 @@ def _written(
         if y is not None:
             return y
     return with_affine(b, normalised(b, x, axes, epsilon), scale, bias, b.dtype(x))
+
+
+decompose_own = rewrites(own, _written, strategy="decompose")
 
 
 def _by_instances(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> Value | None:

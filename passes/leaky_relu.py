@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import PLUGIN, Builder, Node, Value, attr, const, meaning, op, require, require_some, rewrites, rule, var
+from surgeon import PLUGIN, Builder, Node, attr, const, meaning, op, require, require_some, rewrites, rule, var
 
 from ._piecewise_linear import FORMS, fits, holds, is_one, slopes
 from ._shapes import output_of
@@ -35,9 +35,8 @@ x, weight, bias, shift, scale = var("x"), const("weight"), const("bias"), const(
 def fuse(b, x):
     f = slopes(b, x)
     up, down = require_some(f.up), require_some(f.down)  # of many slopes it is a PRelu
-    require(
-        fits(b, x, f.above.shape), f"a constant of shape {list(f.above.shape)} makes the result larger than its input"
-    )
+    shape = list(f.above.shape)
+    require(fits(b, x, f.above.shape), f"a constant of shape {shape} makes the result larger than its input")
     b.require_op("LeakyRelu", x)
     if is_one(b, x, f.above):
         return b.Relu(x) if down == 0 else b.LeakyRelu(x, alpha=down)
@@ -64,10 +63,8 @@ def one_scale(b, x, first, second, alpha=None):
     return y if is_one(b, x, scale) else b.Mul(y, float(scale))
 
 
-layer = (
-    op.Conv(x, weight) | op.Conv(x, weight, bias) | op.ConvTranspose(x, weight) | op.ConvTranspose(x, weight, bias)
-    | op.Gemm(x, weight) | op.Gemm(x, weight, bias) | op.MatMul(x, weight)
-)  # fmt: skip
+of_image = op.Conv(x, weight, bias | None) | op.ConvTranspose(x, weight, bias | None)
+layer = of_image | op.Gemm(x, weight, bias | None) | op.MatMul(x, weight)
 
 
 @rule(op.LeakyRelu(layer | layer + shift, alpha=attr("alpha")) * scale)
@@ -75,11 +72,10 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
     factor = float(scale.reshape(()))
     require(factor > 0)
     activation, layer = _matched(b, ("LeakyRelu",)), _matched(b, LAYERS)
-    require(
-        fits(b, output_of(activation), scale.shape),
-        "the scale has more dimensions than what it scales, or their number is not known",
-    )
-    require(all(_own(v) for v in layer.inputs[1:]), "the weights before it are shared, computed or quantised")
+    why = "the scale has more dimensions than what it scales, or their number is not known"
+    require(fits(b, output_of(activation), scale.shape), why)
+    own = all(v is not None and v.is_written and len(v.users) == 1 for v in layer.inputs[1:])
+    require(own, "the weights before it are shared, computed or quantised")
     arrays = [(a * factor).astype(a.dtype) for a in (weight, bias) if a is not None]
     y = b.node(layer.op, [x, *arrays], 1, "", dict(layer.attrs))
     y = y if shift is None else b.Add(y, (shift * factor).astype(shift.dtype))
@@ -89,11 +85,6 @@ def scaled(b, x, weight, scale, alpha, bias=None, shift=None):
 def _matched(b: Builder, ops: Sequence[str]) -> Node:
     """The node of the window that is of one of the operators `ops`."""
     return next(node for node in b.matched if node.key in ops)
-
-
-def _own(value: Value | None) -> bool:
-    """Whether a tensor is written in the file and read once."""
-    return value is not None and value.is_written and len(value.users) == 1
 
 
 @rule(op.LeakyRelu(x, alpha=attr("alpha")), strategy="decompose")

@@ -16,7 +16,7 @@ Price     6 nodes before the Loop. 40 rows of 64, ONNX Runtime on one thread: 0.
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, Decline, Value, op, require, require_some, rule
+from surgeon import Builder, Decline, Value, op, require, require_some, rewrites, rule
 from surgeon.ir.graph import Graph
 from surgeon.targets.conditions.control_flow import numbered_rows
 
@@ -54,9 +54,9 @@ def decompose(b):
     return _loop(b, [steps, true, *states], ends=False)
 
 
-@rule(op.Loop(...), strategy="decompose", cures=numbered_rows)
-def scalar_number(b):
-    return _loop(b, b.root.inputs, numbered=True)
+scalar_number = rewrites(
+    op.Loop(...), lambda b: _loop(b, b.root.inputs, numbered=True), strategy="decompose", cures=numbered_rows
+)
 
 
 def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:

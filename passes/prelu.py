@@ -86,10 +86,8 @@ slopes_of = const("slope")
 @rule(op.PRelu(x, slopes_of))
 def uniform(b, x, slope):
     require(slope.size and slope.min() == slope.max())
-    require(
-        fits(b, x, slope.shape),
-        f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it",
-    )
+    why = f"the slope has shape {list(slope.shape)}, and x no dimensions that are known to hold it"
+    require(fits(b, x, slope.shape), why)
     b.require_op("LeakyRelu", x)
     return b.LeakyRelu(x, alpha=float(slope.reshape(-1)[0])) if slope.any() else b.Relu(x)
 

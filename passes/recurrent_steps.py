@@ -42,10 +42,8 @@ def steps(b, x):
     require(not set_otherwise, f"it has {' and '.join(set_otherwise)}")
     ways, count = DIRECTIONS[direction], len(DEFAULTS[GATES[kind]])
     activations = list(b.root.attr("activations") or DEFAULTS[GATES[kind]] * len(ways))
-    require(
-        len(activations) == count * len(ways) and PLAIN.issuperset(activations),
-        "it has other activations than Sigmoid and Tanh",
-    )
+    plain = len(activations) == count * len(ways) and PLAIN.issuperset(activations)
+    require(plain, "it has other activations than Sigmoid and Tanh")
     bias = np.zeros((len(ways), 2 * weights.shape[1]), weights.dtype)
     if given[3] is not None:
         bias = require_some(b.value(given[3]), "its bias is computed")

@@ -113,9 +113,8 @@ around_it = [op.Transpose(p, perm=attr("back")) for p in choices]
 def symmetric(b, x, ones, mirrored, perm=None, back=None):
     """Zeros around x, a reflection about them, and the zeros taken out again: the edge itself is doubled."""
     ones, mirrored = ones.reshape(2, -1), mirrored.reshape(2, -1)
-    require(
-        ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0, _pad.NOT_SYMMETRIC
-    )
+    fits = ones.shape == mirrored.shape and ones.min() >= 0 and ones.max() <= 1 and mirrored.min() >= 0
+    require(fits, _pad.NOT_SYMMETRIC)
     rank = ones.shape[1]
     perm = perm or list(range(rank))
     gone = _removed_of_each(b, perm)

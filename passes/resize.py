@@ -113,9 +113,8 @@ def _kept(b: Builder, given: list[Any]) -> list[bool]:
     outer = 0 if b.root.attr("mode") == "nearest" else len(given) - 2  # ONNX Runtime crops none of these, then
     whole = [d == 1 or part == (0, 1) or k < outer for k, (d, part) in enumerate(zip(given, ranges, strict=True))]
     both = list(zip(same, whole, strict=True))
-    require(
-        known is not None or all(w or not s for s, w in both), "a part may be taken of an axis that keeps its length"
-    )
+    certain = known is not None or all(w or not s for s, w in both)
+    require(certain, "a part may be taken of an axis that keeps its length")
     return [s and w for s, w in both]
 
 

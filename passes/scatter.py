@@ -74,9 +74,8 @@ def decompose_nd(b, data, indices, updates, reduction):
     sizes = [size(b, data, axis) for axis in range(len(shape))]
     strides = [product_of(b, sizes[axis + 1 : depth]) for axis in range(depth)]
     count = math.prod(given[:-1]) if all(isinstance(d, int) for d in given) else -1
-    place = b.ReduceSum(
-        b.Mul(nonnegative(b, indices, vector_of(b, sizes[:depth])), vector_of(b, strides)), axes=[-1], keepdims=0
-    )
+    positive = nonnegative(b, indices, vector_of(b, sizes[:depth]))
+    place = b.ReduceSum(b.Mul(positive, vector_of(b, strides)), axes=[-1], keepdims=0)
     places = numbers_below(b, product_of(b, sizes[:depth]), b.dtype(indices), behind=2)
     there = b.Equal(b.Reshape(place, [1, count, 1]), places)
     rows_of = b.Reshape(updates, vector_of(b, [1, count, product_of(b, sizes[depth:])]))
@@ -93,9 +92,8 @@ def _last(b: Builder, data: Value, indices: Value, updates: Value, at: int) -> V
     require(own[:at] + own[at + 1 :] == theirs[:at] + theirs[at + 1 :], "beside its axis the indices are about a part")
     dtype, rows, behind = b.dtype(indices), size(b, data, at), len(own) - at
     of_indices = rows if isinstance(rows, int) else b.Cast(rows, to=dtype)
-    there = b.Equal(
-        b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at]), numbers_below(b, rows, dtype, behind=behind)
-    )
+    positive = b.Unsqueeze(nonnegative(b, indices, of_indices), axes=[at])
+    there = b.Equal(positive, numbers_below(b, rows, dtype, behind=behind))
     numbers = np.arange(1, 1 + theirs[at], dtype=np.int32).reshape([-1] + [1] * (behind - 1))
     last = b.ReduceMax(b.Where(there, numbers, b.constant(np.asarray(0, np.int32))), axes=[at + 1], keepdims=0)
     taken = b.GatherElements(updates, b.Max(b.Sub(last, 1), 0), axis=at)

@@ -44,18 +44,15 @@ scaled = x * beta
 @rule(guarded(scaled, op.Softplus(scaled) / divisor))
 def without_guard_scaled(b, x, threshold, beta, divisor):
     _require_far(threshold)
-    require(
-        beta.size == 1 and np.array_equal(beta.reshape(-1), divisor.reshape(-1)),
-        "what is multiplied by is not what is divided by",
-    )
+    same = beta.size == 1 and np.array_equal(beta.reshape(-1), divisor.reshape(-1))
+    require(same, "what is multiplied by is not what is divided by")
     require(beta.ndim == divisor.ndim == 0 and float(beta) > 0, "beta is not a positive number")
     return b.Softplus(x) if float(beta) == 1 else b.Div(b.Softplus(b.Mul(x, beta)), divisor)
 
 
 def _require_far(threshold: np.ndarray) -> None:
-    require(
-        float(threshold) >= LEAST_THRESHOLD, f"the threshold {float(threshold):g} is near enough to zero to be seen"
-    )
+    value = float(threshold)
+    require(value >= LEAST_THRESHOLD, f"the threshold {value:g} is near enough to zero to be seen")
 
 
 without_one = rewrites(op.Softplus(x * 1) | op.Softplus(x * 1) / 1 | op.Softplus(x) / 1, op.Softplus(x))

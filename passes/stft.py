@@ -30,7 +30,7 @@ def decompose(b, x, step, onesided):
     require(shape[0] != 0, "the signal is empty, and a Reshape infers no size beside a 0")
     channels = shape[2] if len(shape) == 3 else 1
     require(channels in (1, 2), "whether the signal is complex is not known")
-    window = _given(b, 2)
+    window = b.root.input_at(2)
     length = _length(b, window)
     bins = length // 2 + 1 if onesided else length
     require(2 * bins * length * channels <= LARGEST, f"the basis would have more than {LARGEST} elements")
@@ -42,12 +42,8 @@ def decompose(b, x, step, onesided):
     return b.Transpose(parts, perm=[0, 3, 2, 1])
 
 
-def _given(b: Builder, position: int) -> Value | None:
-    return b.root.input_at(position)
-
-
 def _length(b: Builder, window: Value | None) -> int:
-    given = _given(b, 3)
+    given = b.root.input_at(3)
     known = b.value(given)
     require(given is None or known is not None, "its frame_length is computed")
     if known is not None:

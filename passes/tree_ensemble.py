@@ -127,9 +127,8 @@ def _of_two(b: Builder, x: Value, forest: Forest, transform: str) -> tuple[Value
 def _covers(b: Builder, count: int) -> bool:
     """Whether each class has a tree of which every leaf weighs it."""
     attr = b.root.attr
-    leaves = Counter(
-        tree for tree, mode in zip(attr("nodes_treeids"), attr("nodes_modes"), strict=True) if mode == "LEAF"
-    )
+    modes = zip(attr("nodes_treeids"), attr("nodes_modes"), strict=True)
+    leaves = Counter(tree for tree, mode in modes if mode == "LEAF")
     rows = set(zip(attr("class_treeids"), attr("class_nodeids"), attr("class_ids"), strict=True))
     weighed = Counter((tree, target) for tree, _, target in rows)
     return {target for (tree, target), n in weighed.items() if n == leaves[tree]} == set(range(count))
@@ -248,9 +247,9 @@ def _older(b: Builder, what: str, targets: int) -> Forest:
     own = np.arange(len(names))
     yes, no = (_children(place, names, leaf, attr(f"nodes_{way}nodeids")) for way in ("true", "false"))
     table = np.zeros((len(names), targets))
-    of = zip(attr(f"{what}_treeids"), attr(f"{what}_nodeids"), attr(f"{what}_ids"), strict=True)
-    for name, target, weight in zip(*_split(of), _numbers(b, f"{what}_weights"), strict=True):
-        table[require_some(place.get(name), "it weighs a node that it does not have"), target] += weight
+    of = (attr(f"{what}_{part}") for part in ("treeids", "nodeids", "ids"))
+    for tree, node, target, weight in zip(*of, _numbers(b, f"{what}_weights"), strict=True):
+        table[require_some(place.get((tree, node)), "it weighs a node that it does not have"), target] += weight
     table[~leaf] = 0
     inside = set(yes[~leaf].tolist()) | set(no[~leaf].tolist())
     roots = [k for k in own.tolist() if k not in inside]
@@ -266,12 +265,6 @@ def _older(b: Builder, what: str, targets: int) -> Forest:
         table,
         np.asarray(attr("nodes_modes")),
     )
-
-
-def _split(weighed: Any) -> tuple[list[tuple[int, int]], list[int]]:
-    """The names of the nodes that weights are of, and their targets."""
-    rows = list(weighed)
-    return [(tree, node) for tree, node, _ in rows], [target for _, _, target in rows]
 
 
 def _children(

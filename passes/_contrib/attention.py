@@ -42,9 +42,8 @@ def projected_attention(
     b: Builder, projected: Value, hidden: list[int], mask: Value | None, past: Value | None, added: Value | None
 ) -> Result:
     """Attention of queries, keys and values that are concatenated in one tensor."""
-    require(
-        not b.root.attr("do_rotary"), "it rotates positions in, which its definition leaves to a table of its kernel"
-    )
+    rotates = b.root.attr("do_rotary")
+    require(not rotates, "it rotates positions in, which its definition leaves to a table of its kernel")
     require(not b.root.attr("past_present_share_buffer"), "its past and its present share one buffer")
     heads = b.root.attr("num_heads")
     fits = all(size and size % heads == 0 for size in hidden)
@@ -282,10 +281,8 @@ def grouped(b, query, key, value, past_key, past_value, lengths, total, cos, sin
     k_scale, v_scale, q_weight, k_weight, padded = rest
     attr = b.root.attr
     kinds = (None, "", "NONE")
-    is_quantized = k_scale is not None or v_scale is not None
-    require(
-        not is_quantized and attr("k_quant_type") in kinds and attr("v_quant_type") in kinds, "its cache is quantized"
-    )
+    plain = k_scale is None and v_scale is None
+    require(plain and attr("k_quant_type") in kinds and attr("v_quant_type") in kinds, "its cache is quantized")
     require(padded is None, "its new keys are padded")
     require(not attr("sliding_window_cache"), "its cache drops what is after the window")
     require(not asks_for(b, 3), "its products are used")
@@ -296,7 +293,9 @@ def grouped(b, query, key, value, past_key, past_value, lengths, total, cos, sin
     if q_weight is not None:
         q, k = _normal(b, q, q_weight, "q_norm_epsilon"), _normal(b, k, needed(k_weight), "k_norm_epsilon")
     size = b.static_size(q, 3)
-    places = _places(b, q, past_key, lengths, _total(b, total, added))
+    # what is added to the scores has a column for each key
+    count = b.Cast(b.Reshape(total, []), to=INT64) if added is None else _size(b, added, 3)
+    places = _places(b, q, past_key, lengths, count)
     if attr("do_rotary"):
         tables = [needed(cos), needed(sin)]
         rows = _turned_by(b, places, turns, total)
@@ -350,11 +349,6 @@ def _places(b: Builder, q: Value, past: Value | None, lengths: Value, total: Val
     ends = b.Add(b.Cast(b.Reshape(lengths, [-1, 1]), to=INT64), 1)
     before = b.Max(b.Sub(ends, count), 0)
     return _Places(count, before, b.Add(before, new), total)
-
-
-def _total(b: Builder, total: Value, added: Value | None) -> Value:
-    """How many keys there are: what is added to the scores has a column for each."""
-    return b.Cast(b.Reshape(total, []), to=INT64) if added is None else _size(b, added, 3)
 
 
 def _size(b: Builder, x: Value, axis: int) -> Value:

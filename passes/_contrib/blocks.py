@@ -39,25 +39,15 @@ def bias_gelu(b: Builder) -> Result:
     return gelu(b, plus(b, x, bias))
 
 
-@body("FastGelu")
-def bias_fast_gelu(b, x, bias):
-    return fast_gelu(b, plus(b, x, bias))
-
-
-@body("GemmFastGelu")
-def gemm_fast_gelu(b, x, w, bias):
-    return fast_gelu(b, plus(b, b.MatMul(x, w), bias))
+body("FastGelu")(lambda b, x, bias: fast_gelu(b, plus(b, x, bias)))
+body("GemmFastGelu")(lambda b, x, w, bias: fast_gelu(b, plus(b, b.MatMul(x, w), bias)))
+body("BiasAdd")(plus)
 
 
 @body("QuickGelu")
 def quick_gelu(b, x):
     alpha = b.root.attr("alpha")
     return b.Mul(x, b.Sigmoid(x if alpha == 1 else b.Mul(x, float(alpha))))
-
-
-@body("BiasAdd")
-def bias_add(b, x, bias, skip):
-    return plus(b, x, bias, skip)
 
 
 @body("BiasSoftmax")

@@ -172,9 +172,8 @@ def gather(b, table, indices, scales, zeros):
     """The whole table is dequantized: (number - zero) * scale for each block along an axis."""
     attr = b.root.attr
     dtype = b.dtype(table)
-    require(
-        dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4), "its numbers are not integers of few bits"
-    )
+    few_bits = dtype in (TensorProto.UINT8, TensorProto.UINT4, TensorProto.INT4)
+    require(few_bits, "its numbers are not integers of few bits")
     bits = attr("bits") if dtype == TensorProto.UINT8 else 8  # what ONNX packs itself is unpacked when it is read
     numbers, factor = (known(b, v, what) for v, what in ((table, "table"), (scales, "scale")))
     require(numbers.ndim > 0, "its table has no dimensions")

@@ -29,11 +29,7 @@ def lstm(b, x, w, r, bias, lengths, first_h, first_c, peepholes, *scales):
     weights, states = (known(b, v, "weight") for v in (w, r))
     factors = [known(b, v, "scale or zero point") for v in scales]
     directions, width = len(weights) if weights.ndim else 0, weights.shape[-1] if weights.ndim else 0
-    fits = (
-        weights.ndim == states.ndim == 3
-        and len(states) == directions
-        and states.shape[2] == width == 4 * states.shape[1]
-    )
+    fits = weights.ndim == states.ndim == 3 and states.shape == (directions, width // 4, width) and width % 4 == 0
     require(fits and directions == 1 + (direction == "bidirectional"), "its weights do not fit one another")
     counts = (directions, directions * width)
     fits = all(f.ndim and len(f) == directions and f.size in counts for f in factors)

@@ -156,10 +156,8 @@ class _Walk:
             return axes
         view, whole = self._dims(layout), self._dims(self.x)
         kept = len(view) - 1
-        require(
-            axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept],
-            "the statistics are those of another shape",
-        )
+        same = axes == (kept,) and kept < len(whole) and view[:kept] == whole[:kept]
+        require(same, "the statistics are those of another shape")
         return tuple(range(kept, len(whole)))
 
     def require_that_means_fit(self, node: Node) -> None:

@@ -59,7 +59,8 @@ def normalised(b: Builder, x: Value, axes: Sequence[int], epsilon: float, centre
     wide = b.wide(x)
     deviation = _deviation(b, wide, axes) if centred else wide
     variance = b.ReduceMean(b.Mul(deviation, deviation), axes=list(axes), keepdims=1)
-    return b.Div(deviation, _root(b, b.Add(variance, epsilon) if epsilon else variance))
+    square = b.Add(variance, epsilon) if epsilon else variance
+    return b.Div(deviation, b.Pow(square, 0.5) if b.target.dla else b.Sqrt(square))  # DLA has that one and no Sqrt
 
 
 def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
@@ -72,11 +73,6 @@ def of_batch(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value, Value]:
 
 def _deviation(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     return b.Sub(x, b.ReduceMean(x, axes=list(axes), keepdims=1))
-
-
-def _root(b: Builder, square: Value) -> Value:
-    """The square root of what is not negative: by Pow on DLA, which has that one and no Sqrt."""
-    return b.Pow(square, 0.5) if b.target.dla else b.Sqrt(square)
 
 
 def with_affine(b: Builder, y: Value, scale: Factor | None, shift: Factor | None, dtype: int) -> Value:
@@ -109,7 +105,7 @@ def with_affine_behind(b: Builder, y: Value, n: Normalisation) -> Value:
     return y
 
 
-def with_weights(b: Builder, x: Value, epsilon: float, native: Writer, own: Writer, found: dict[str, Any]) -> Value:
+def with_weights(b: Builder, native: Writer, own: Writer, *, x: Value, epsilon: float, **found: Any) -> Value:
     """A node that normalises x, with what follows it taken into its weights.
 
     For a match of `scaled_behind` or `affine_behind`, of which `found` is what the pattern bound: a node with an `axis`
