@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, defs
+from onnx import defs
 
 from surgeon import Builder, Editor, Node, Value, require_some
 from surgeon.ir.lattice import Shape
 from surgeon.ir.schemas import schema
+from surgeon.targets.condition import dtype_name
 
 Kind = int | str  # a TensorProto.DataType, 0 where it is not known; how the type begins of what is not a tensor
 Plan = Callable[[Builder], Any]  # makes what takes the place of a node's outputs
@@ -134,15 +135,10 @@ def type_name(kind: Kind) -> str:
     """A type as ONNX's definitions spell it; empty where it is not known."""
     if isinstance(kind, str):
         return kind
-    return f"tensor({_TYPES[kind]})" if kind in _TYPES else ""
+    return f"tensor({dtype_name(kind)})" if kind else ""
 
 
 SPOKEN = {"": "of unknown type", "seq(": "a sequence", "optional(": "an optional"}
-_TYPES = {
-    value: {"DOUBLE": "double", "FLOAT": "float"}.get(name, name.lower())
-    for name, value in TensorProto.DataType.items()
-    if name != "UNDEFINED"
-}
 
 
 def trimmed(inputs: Sequence[Value | None]) -> list[Value | None]:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Decline, Stage, Value, op, require, rule, var
+from surgeon import HALVES, Builder, Decline, Value, op, require, rewrites, rule, var
 from surgeon.targets.conditions.attention import HEADS, attention_kernel
 
 from ._shapes import heads_of, input_of, numbers_to, size
@@ -95,13 +95,11 @@ def decompose(b, q, k, v):
     return b.Reshape(b.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, -1])
 
 
-@rule(
+with_booleans = rewrites(
     op.Attention(var("q", dtype=HALVES), k, v, var("mask", dtype=TensorProto.BOOL), ...),
-    stage=Stage.FUSE,
+    lambda b, q, k, v, mask: decompose.body(b, q, k, v),
     targets=lambda target: target.has(attention_kernel),
 )
-def with_booleans(b, q, k, v, mask):
-    return decompose.body(b, q, k, v)
 
 
 def _head_size(b: Builder, x: Value, heads: int, rank: int) -> int:

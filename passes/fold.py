@@ -56,16 +56,10 @@ def cast_of_one(b, array):
     return b.constant(number)
 
 
-@model_rule(stage=Stage.CLEAN)
-def fold(editor):
-    """All but what a single Shape says: shape inference and the passes read that as it is, and a window that it serves
-    may yet go."""
-    _everywhere(editor, final=False)
-
-
-@model_rule(stage=Stage.LOWER)
-def what_is_left(editor):
-    _everywhere(editor, final=True)
+# All but what a single Shape says: shape inference and the passes read that as it is, and a window that it serves may
+# yet go.
+fold = model_rule(stage=Stage.CLEAN)(lambda editor: _everywhere(editor, final=False))
+what_is_left = model_rule(stage=Stage.LOWER)(lambda editor: _everywhere(editor, final=True))
 
 
 def _everywhere(editor: Editor, final: bool) -> None:

@@ -37,15 +37,9 @@ INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 ARITHMETIC = BROADCASTS - {"Pow"} | {"Abs", "Cast", "Neg"}
 
 
-@model_rule(stage=Stage.CLEAN)
-def shape_tensor(editor):
-    """Once and again with what computes constants: each lets the other see more."""
-    _everywhere(editor, final=False)
-
-
-@model_rule(stage=Stage.FUSE)
-def what_is_left(editor):
-    _everywhere(editor, final=True)
+# Once and again with what computes constants: each lets the other see more.
+shape_tensor = model_rule(stage=Stage.CLEAN)(lambda editor: _everywhere(editor, final=False))
+what_is_left = model_rule(stage=Stage.FUSE)(lambda editor: _everywhere(editor, final=True))
 
 
 def _everywhere(editor: Editor, final: bool) -> None:

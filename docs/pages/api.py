@@ -17,9 +17,9 @@ THEMES: dict[str, list[str]] = {
                           "PrecisionResult", "Finding"],
     "Errors": ["SurgeonError", "UsageError", "ModelError", "EngineError", "PassError"],
     "Writing a pass": [
-        "rule", "rewrites", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output", "any_of", "ANY",
-        "Pattern", "require", "require_some", "no_match", "Decline", "Builder", "Editor", "Node", "Value", "dims",
-        "known_dims", "elements", "Dim",
+        "rule", "rewrites", "model_rule", "gs_pass", "meaning", "Stage", "op", "var", "const", "attr", "output",
+        "any_of", "ANY", "Pattern", "require", "require_some", "no_match", "Decline", "Builder", "Editor", "Node",
+        "Value", "dims", "known_dims", "elements", "Dim",
     ],
     "Constants": ["DOMAIN", "PLUGIN", "FLOATS", "HALVES", "__version__"],
 }  # fmt: skip
