@@ -40,10 +40,8 @@ LOWEST: dict[int, float] = {
 WIDTH = 16  # to which smaller heads are padded
 SHORTER = 24  # the opset from which a mask may have fewer columns than there are keys
 
-q, k, v = var("q"), var("k"), var("v")
 
-
-@rule(op.Attention(q, k, v, ...), strategy="decompose")
+@rule(op.Attention("q", "k", "v", ...), strategy="decompose")
 def decompose(b, q, k, v):
     mask, past_key, past_value, lengths = [*b.root.inputs[3:], None, None, None, None][:4]
     attr, dtype, rank = b.root.attr, b.dtype(q), b.rank(q)
@@ -96,7 +94,7 @@ def decompose(b, q, k, v):
 
 
 with_booleans = rewrites(
-    op.Attention(var("q", dtype=HALVES), k, v, var("mask", dtype=TensorProto.BOOL), ...),
+    op.Attention(var("q", dtype=HALVES), "k", "v", var("mask", dtype=TensorProto.BOOL), ...),
     lambda b, q, k, v, mask: decompose.body(b, q, k, v),
     targets=lambda target: target.has(attention_kernel),
 )

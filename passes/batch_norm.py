@@ -21,10 +21,9 @@ from ._norm.factors import of_channels
 from ._norm.writing import normalised, of_batch, with_affine
 from ._shapes import same_shape
 
-x = var("x")
 NAMES = ("scale", "bias", "mean", "variance")
 repeated = [op.Tile(var(f"{name}_once"), ANY) | var(name) for name in NAMES]
-node = op.BatchNormalization(op.Reshape(x, ANY), *repeated, epsilon=attr("epsilon"), momentum=attr("momentum"))
+node = op.BatchNormalization(op.Reshape("x", ANY), *repeated, epsilon=attr("epsilon"), momentum=attr("momentum"))
 
 
 @rule(op.Reshape(node, ANY))
@@ -39,7 +38,7 @@ def folded_batch(b, x, epsilon, momentum, **parameters):
     return b.BatchNormalization(x, *_once(b, whole[1], parameters), epsilon=epsilon, momentum=momentum)
 
 
-@rule(node | op.Reshape(op.BatchNormalization(x, *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY))
+@rule(node | op.Reshape(op.BatchNormalization("x", *repeated, epsilon=attr("epsilon"), momentum=attr("momentum")), ANY))
 def reshaped_to_itself(b, x, epsilon, momentum, **parameters):
     """A Reshape on one side of the node changes nothing."""
     inside = next(m for m in b.matched if m.key == "BatchNormalization")
@@ -67,11 +66,8 @@ def _once(b: Builder, size: int, parameters: dict[str, Value]) -> list[np.ndarra
     return found
 
 
-scale, bias, mean, variance = var("scale"), var("bias"), var("mean"), var("variance")
-
-
 @rule(
-    op.BatchNormalization(x, scale, bias, mean, variance, epsilon=attr("epsilon"), momentum=attr("momentum")),
+    op.BatchNormalization("x", "scale", "bias", "mean", "variance", epsilon=attr("epsilon"), momentum=attr("momentum")),
     strategy="decompose",
 )
 def in_training(b, x, scale, bias, mean, variance, epsilon, momentum):
@@ -94,7 +90,10 @@ def _moved(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     return b.Add(kept, b.Mul(b.typed(new, b.dtype(old)), b.constant(1 - momentum, b.dtype(old))))
 
 
-@rule(op.BatchNormalization(x, scale, bias, mean, variance, spatial=0, epsilon=attr("epsilon")), strategy="decompose")
+@rule(
+    op.BatchNormalization("x", "scale", "bias", "mean", "variance", spatial=0, epsilon=attr("epsilon")),
+    strategy="decompose",
+)
 def of_each_element(b, x, scale, bias, mean, variance, epsilon):
     require(not _is_training(b, b.root), "it is in training mode")
     deviation = b.Sqrt(b.Add(variance, epsilon))

@@ -10,16 +10,14 @@ The bits of other types are not to be had by arithmetic.
 
 from onnx import TensorProto
 
-from surgeon import attr, op, require, rule, var
+from surgeon import attr, op, require, rule
 
 from ._arithmetic import wrapped
 
 SMALL = (TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL)
 
-x = var("x")
 
-
-@rule(op.BitCast(x, to=attr("to")), strategy="decompose")
+@rule(op.BitCast("x", to=attr("to")), strategy="decompose")
 def decompose(b, x, to):
     require(b.dtype(x) in SMALL and to in SMALL[:2], "the bits of its types are not to be had by arithmetic")
     return wrapped(b, b.Cast(x, to=TensorProto.INT32), to)

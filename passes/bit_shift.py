@@ -17,7 +17,7 @@ Before opset 28 ONNX does not say what a shift by the type's width or more gives
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Node, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Node, Value, attr, const, op, require, rule
 
 from ._arithmetic import bits_of, carried, numbers, wrapped
 from ._shapes import input_of
@@ -30,12 +30,10 @@ SIGNED = {  # what PyTorch's exporter moves the bits of numbers with signs in
     TensorProto.INT64: TensorProto.UINT64,
 }
 
-x, places = var("x"), var("places")
-signed, zero, sign, moved_by = var("signed"), const("zero"), const("sign"), const("moved_by")
-moved = op.BitShift(op.Cast(signed), moved_by, direction="RIGHT")
+moved = op.BitShift(op.Cast("signed"), const("moved_by"), direction="RIGHT")
 
 
-@rule(op.BitShift(x, places, direction=attr("direction")), strategy="decompose")
+@rule(op.BitShift("x", "places", direction=attr("direction")), strategy="decompose")
 def decompose(b, x, places, direction):
     number, known = carried(b, x), b.value(places)
     width = bits_of(b.dtype(x))
@@ -52,7 +50,7 @@ def decompose(b, x, places, direction):
     return wrapped(b, number, b.dtype(x))
 
 
-@rule(op.Where(op.Less(signed, zero), op.Cast(op.BitwiseOr(moved, sign)), op.Cast(moved)))
+@rule(op.Where(op.Less("signed", const("zero")), op.Cast(op.BitwiseOr(moved, const("sign"))), op.Cast(moved)))
 def of_signed(b, signed, zero, moved_by, sign):
     dtype = b.dtype(signed)
     require(dtype in SIGNED and not zero.any(), "it compares with something else than 0")

@@ -17,16 +17,14 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from surgeon import Builder, Value, op, rule, var
+from surgeon import Builder, Value, op, rule
 
 from ._arithmetic import bits_of, carried, numbers
 
 EXACT = 32  # bits whose sum is exact in every runtime
 
-x, y = var("x"), var("y")
 
-
-@rule(op.BitwiseNot(x), strategy="decompose")
+@rule(op.BitwiseNot("x"), strategy="decompose")
 def decompose_not(b, x):
     dtype = b.dtype(x)
     ones = 255 if dtype == TensorProto.UINT8 else -1
@@ -34,7 +32,7 @@ def decompose_not(b, x):
     return b.typed(b.Sub(numbers(b, ones, dtype), number), dtype)
 
 
-@rule(op.BitwiseAnd(x, y) | op.BitwiseOr(x, y) | op.BitwiseXor(x, y), strategy="decompose")
+@rule(op.BitwiseAnd("x", "y") | op.BitwiseOr("x", "y") | op.BitwiseXor("x", "y"), strategy="decompose")
 def decompose(b, x, y):
     one, other = carried(b, x), carried(b, y)
     made = _common(b, x, y, one, other)

@@ -13,14 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from surgeon import const, op, require, rule, var
+from surgeon import const, op, require, rule
 
 LARGEST = 2**22  # numbers that fall on pixels
 
-x, image, block = var("x"), const("image"), const("block")
 
-
-@rule(op.Col2Im(x, image, block), strategy="decompose")
+@rule(op.Col2Im("x", const("image"), const("block")), strategy="decompose")
 def decompose(b, x, image, block):
     node, sizes, kernel = b.root, [int(n) for n in image], [int(n) for n in block]
     rank = len(sizes)

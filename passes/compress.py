@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from surgeon import Builder, Decline, Node, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Decline, Node, Value, attr, const, op, require, rule
 from surgeon.ir.following import readers
 
 from ._row_dependence import Reading
@@ -21,17 +21,15 @@ from ._shapes import output_of
 
 COMBINES = frozenset({"MatMul", *REDUCING})
 
-x, condition = var("x"), const("condition")
 
-
-@rule(op.Compress(x, condition, axis=attr("axis")), strategy="decompose")
+@rule(op.Compress("x", const("condition"), axis=attr("axis")), strategy="decompose")
 def decompose(b, x, condition, axis=None):
     places = np.flatnonzero(condition).astype(np.int64)
     require(places.size, "nothing is picked")
     return b.Gather(_whole(b, x, axis), places, axis=axis or 0)
 
 
-@rule(op.Compress(x, var("computed"), axis=attr("axis")), fallback=True)
+@rule(op.Compress("x", "computed", axis=attr("axis")), fallback=True)
 def found(b, x, computed, axis=None):
     require(b.value(computed) is None)
     own = b.dims(x)

@@ -22,15 +22,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Value, op, require, rule, var
+from surgeon import Builder, Value, op, require, rule
 from surgeon.targets.conditions.windows import deconvolution_padding
 
 from ._arithmetic import in_fp32
 
-x, weight = var("x"), var("weight")
 
-
-@rule(op.ConvTranspose(x, weight, ...), strategy="decompose")
+@rule(op.ConvTranspose("x", "weight", ...), strategy="decompose")
 def decompose(b, x, weight):
     if b.dtype(x) == TensorProto.BFLOAT16:
         return in_fp32(b)

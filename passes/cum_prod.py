@@ -12,14 +12,12 @@ that is static.
 
 import numpy as np
 
-from surgeon import attr, const, op, require, rule, var
+from surgeon import attr, const, op, require, rule
 
 LONGEST = 1024  # positions
 
-x, axis = var("x"), const("axis")
 
-
-@rule(op.CumProd(x, axis, exclusive=attr("exclusive"), reverse=attr("reverse")), strategy="decompose")
+@rule(op.CumProd("x", const("axis"), exclusive=attr("exclusive"), reverse=attr("reverse")), strategy="decompose")
 def decompose(b, x, axis, exclusive, reverse):
     shape = b.known_shape(x)
     at = int(axis.reshape(())) % len(shape)

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Value, op, require, rule, var
+from surgeon import HALVES, Builder, Value, op, require, rule
 from surgeon.targets.conditions.windows import per_axis
 
-x, weight, offset = var("x"), var("weight"), var("offset")
 BEYOND = 2.0  # pixels outside the image: nothing of it is seen from there
 
 
-@rule(op.DeformConv(x, weight, offset, ...), strategy="decompose")
+@rule(op.DeformConv("x", "weight", "offset", ...), strategy="decompose")
 def decompose(b, x, weight, offset):
     node = b.root
     channels = b.known_shape(x)[1]

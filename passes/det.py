@@ -8,16 +8,14 @@ Price     25 nodes for each row but the last. 1,000 matrices of 3 x 3 in ONNX Ru
           next to 0.08; of 4 x 4: 76, and 0.6 next to 0.12.
 """
 
-from surgeon import Builder, Value, op, require, rule, var
+from surgeon import Builder, Value, op, require, rule
 
 from ._arithmetic import pivoted, without_first
 
 LARGEST = 4  # rows
 
-x = var("x")
 
-
-@rule(op.Det(x), strategy="decompose")
+@rule(op.Det("x"), strategy="decompose")
 def decompose(b, x):
     size = b.static_size(x, -1)
     require(1 <= size <= LARGEST, f"the matrices have {size} rows; up to {LARGEST} are written out")

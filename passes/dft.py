@@ -16,17 +16,15 @@ n log n: for the hundreds of samples of a window it is as fast.
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import HALVES, Builder, Value, attr, op, require, rule, var
+from surgeon import HALVES, Builder, Value, attr, op, require, rule
 
 from ._fourier import LARGEST, basis, real_inverse
 from ._shapes import numbers_to
 
 AXIS_AS_INPUT = 20  # the opset from which the axis is an input
 
-x = var("x")
 
-
-@rule(op.DFT(x, ..., inverse=attr("inverse"), onesided=attr("onesided")), strategy="decompose")
+@rule(op.DFT("x", ..., inverse=attr("inverse"), onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, inverse, onesided):
     shape = b.known_shape(x)
     rank, axis = len(shape), (_number(b, 2, -2) if b.opset >= AXIS_AS_INPUT else int(b.root.attr("axis")))

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import FLOATS, Builder, Node, Value, attr, op, require, rule, var
+from surgeon import FLOATS, Builder, Node, Value, attr, op, require, rule
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis, pool_axes
 
 from ._pool_windows import Windows, nan_as_lowest, windows_of
@@ -29,10 +29,8 @@ from ._pool_windows import Windows, nan_as_lowest, windows_of
 MOST = 1024  # slices along an axis
 TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
-x = var("x")
 
-
-@rule(op.MaxPool(x) | op.AveragePool(x), strategy="decompose")
+@rule(op.MaxPool("x") | op.AveragePool("x"), strategy="decompose")
 def decompose(b, x):
     require(_is_dilated(b.root))
     numbers = nan_as_lowest(b, x) if b.root.op == "MaxPool" else x
@@ -46,7 +44,7 @@ def decompose(b, x):
     return b.Mul(pooled, b.constant(share, b.dtype(x))) if (share != 1).any() else pooled
 
 
-@rule(op.LpPool(x, p=attr("p")), strategy="decompose")
+@rule(op.LpPool("x", p=attr("p")), strategy="decompose")
 def decompose_power(b, x, p):
     require(p > 0, f"p is {p}: there is no such root")
     # respell rounds the others down

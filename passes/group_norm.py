@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import ANY, DOMAIN, Builder, Dim, Node, Value, attr, const, meaning, op, require, require_some, rule, var
+from surgeon import ANY, DOMAIN, Builder, Dim, Node, Value, attr, const, meaning, op, require, require_some, rule
 
 from ._norm.factors import (
     Factor,
@@ -43,16 +43,15 @@ from ._shapes import cancel, same_shape
 
 OPTIONS = ("repair_eps",)
 
-x, scale, bias = var("x"), var("scale"), var("bias")
 epsilon, groups = attr("epsilon"), attr("num_groups")
 NATIVE = 21  # the opset from which GroupNormalization has a scale a channel; before, it has one a group, deprecated
 
-grouped = op.InstanceNormalization(op.Reshape(x, ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
+grouped = op.InstanceNormalization(op.Reshape("x", ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
 back = op.Reshape(grouped, ANY)
-scaled = op.Mul(back, var("outer_scale"))
+scaled = op.Mul(back, "outer_scale")
 
 
-@rule(op.Add(scaled | back, var("outer_shift")) | scaled | back, shortens=True)
+@rule(op.Add(scaled | back, "outer_shift") | scaled | back, shortens=True)
 def by_reshape(b, x, epsilon, group_scale, group_bias, **outer):
     inside = next(m for m in b.matched if m.key == "InstanceNormalization")
     behind = next(m for m in b.matched if m.key == "Reshape" and m.inputs[0] is inside.outputs[0])
@@ -84,7 +83,7 @@ def _with_groups(
     return scale * inner_scale, shift + scale * inner_shift
 
 
-@rule(op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon))
+@rule(op.GroupNormalization("x", "scale", "bias", num_groups=groups, epsilon=epsilon))
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = b.known_dims(x)
     require(len(shape) >= 3 and shape[1] == num_groups)
@@ -100,7 +99,7 @@ def _fused(b: Builder, n: Normalisation, groups: int, size: int, parts: tuple[Fa
     return b.node(name, [n.x, *factors], 1, domain, {"num_groups": groups, "epsilon": n.epsilon})
 
 
-split = op.Reshape(x, ANY)
+split = op.Reshape("x", ANY)
 spelling = Spelling(split)
 
 
@@ -153,8 +152,8 @@ def _by_group(b: Builder, factor: Factor, number: int, each: int) -> Factor:
     return of_shape(b, factor, (number, each))
 
 
-either = op.GroupNormalization(x, scale, bias, num_groups=groups, epsilon=epsilon) | op.GroupNorm(
-    x, scale, bias, domain=DOMAIN, num_groups=groups, epsilon=epsilon
+either = op.GroupNormalization("x", "scale", "bias", num_groups=groups, epsilon=epsilon) | op.GroupNorm(
+    "x", "scale", "bias", domain=DOMAIN, num_groups=groups, epsilon=epsilon
 )
 
 
@@ -164,7 +163,7 @@ def transposed_back(b, x, scale, bias, num_groups, epsilon, inner, outer):
     return _like(b, _matched(b), [x, scale, bias])
 
 
-@rule(op.Mul(either, var("outer_scale")) | op.Add(either, var("outer_shift")), shortens=True)
+@rule(op.Mul(either, "outer_scale") | op.Add(either, "outer_shift"), shortens=True)
 def behind(b, x, scale, bias, num_groups, epsilon, **outer):
     """A factor or a shift after the node, one number a channel, becomes part of its own.
 

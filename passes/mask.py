@@ -22,7 +22,7 @@ That the mask has the sizes of the data must be known.
 import numpy as np
 from onnx import GraphProto, TensorProto, helper, numpy_helper
 
-from surgeon import FLOATS, Builder, Node, Stage, Value, any_of, attr, const, op, require, require_some, rule, var
+from surgeon import FLOATS, Builder, Node, Stage, Value, any_of, attr, const, op, require, require_some, rule
 from surgeon.ir.operators import ELEMENTWISE, KEEP_ORDER
 
 from ._copy import made_of
@@ -53,7 +53,6 @@ def _body() -> GraphProto:
     return helper.make_graph(nodes, "count", inputs, outputs)
 
 
-x, places, updates = var("x"), var("places"), var("updates")
 ONE_VALUE = KEEP_ORDER | {"Expand", "Tile"}
 SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 
@@ -61,7 +60,7 @@ SIZES = COUNT | {"Concat", "Gather", "Shape", "Slice"}
 # ---- assignment ------------------------------------------------------------------------------------------------------
 
 
-@rule(op.ScatterND(x, places, updates))
+@rule(op.ScatterND("x", "places", "updates"))
 def assign(b, x, places, updates):
     mask = require_some(mask_of(b, places))
     require(b.root.attr("reduction") in (None, "none"))
@@ -181,10 +180,10 @@ def _first_elements(b: Builder, value: Value, places: Value, mask: Value) -> Val
 # ---- what is taken by a mask and reduced -----------------------------------------------------------------------------
 
 taken = (
-    op.GatherND(x, places, batch_dims=0)
-    | op.Gather(x, op.Squeeze(op.NonZero(var("mask")), ...), axis=0)  # before what any positions match
-    | op.Gather(x, op.Squeeze(places, ...), axis=0)
-    | op.Compress(x, var("mask"), axis=0)
+    op.GatherND("x", "places", batch_dims=0)
+    | op.Gather("x", op.Squeeze(op.NonZero("mask"), ...), axis=0)  # before what any positions match
+    | op.Gather("x", op.Squeeze("places", ...), axis=0)
+    | op.Compress("x", "mask", axis=0)
 )
 
 
@@ -225,12 +224,12 @@ def _axes(b: Builder, node: Node, over: int, rest: int) -> list[int]:
 # ---- counting, and masks that are known ------------------------------------------------------------------------------
 
 
-sizes_of_places, sizes_of_positions = op.Shape(places), op.Shape(op.NonZero(var("mask")))
+sizes_of_places, sizes_of_positions = op.Shape("places"), op.Shape(op.NonZero("mask"))
 
 
 @rule(
     op.Gather(sizes_of_places, 0) | op.Gather(sizes_of_positions, 1)
-    | op.Slice(sizes_of_places, 0, 1, ...) | op.Slice(sizes_of_positions, 1, var("end"), ...),
+    | op.Slice(sizes_of_places, 0, 1, ...) | op.Slice(sizes_of_positions, 1, "end", ...),
     targets=lacks_nonzero,
 )  # fmt: skip
 def count(b, places=None, mask=None, end=None):
@@ -249,7 +248,7 @@ def known_places(b, known):
     return b.constant(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
 
 
-@rule(op.NonZero(op.ConstantOfShape(var("sizes"), value=attr("filled"))), targets=lacks_nonzero)
+@rule(op.NonZero(op.ConstantOfShape("sizes", value=attr("filled"))), targets=lacks_nonzero)
 def all_places(b, sizes, filled):
     require(filled is not None and numpy_helper.to_array(filled).all())
     rank = b.static_size(sizes, 0)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from surgeon import FLOATS, Builder, Value, op, require, rule, var
+from surgeon import FLOATS, Builder, Value, op, require, rule
 from surgeon.ir.lattice import Dim
 from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis
 
@@ -30,10 +30,8 @@ from ._shapes import product_of, size, vector_of
 
 MOST = 16  # elements of a window, where sizes are not static
 
-x = var("x")
 
-
-@rule(op.MaxPool(x), strategy="decompose")
+@rule(op.MaxPool("x"), strategy="decompose")
 def decompose(b, x):
     require(len(b.root.outputs) >= 2 and b.root.outputs[1] is not None)
     shape = b.known_shape(x)

@@ -18,15 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rule
 
 LARGEST = 2**28  # elements of the table, and of what is looked up in it
 MANY = 1000  # rois, where their number is symbolic
 
-x, rois = var("x"), var("rois")
 
-
-@rule(op.MaxRoiPool(x, rois, pooled_shape=attr("bins")), strategy="decompose")
+@rule(op.MaxRoiPool("x", "rois", pooled_shape=attr("bins")), strategy="decompose")
 def decompose(b, x, rois, bins):
     shape = b.known_shape(x)
     require(all(isinstance(d, int) for d in shape), "the sizes of the image are not static")

@@ -14,15 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Value, op, require, rule, var
+from surgeon import Builder, Value, op, require, rule
 from surgeon.targets.conditions.windows import per_axis
 
 from ._shapes import input_of, product_of, size, vector_of
 
-x, indices = var("x"), var("indices")
 
-
-@rule(op.MaxUnpool(x, indices, ...), strategy="decompose")
+@rule(op.MaxUnpool("x", "indices", ...), strategy="decompose")
 def decompose(b, x, indices):
     node, shape = b.root, b.known_shape(x)
     rank = len(shape) - 2

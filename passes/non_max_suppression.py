@@ -28,10 +28,9 @@ from ._shapes import numbers_below, product_of, size
 
 BEYOND = np.asarray(2**24, np.int32)  # above every position of a box
 
-boxes, scores, most = var("boxes"), var("scores"), const("most")
 overlap, least = var("overlap"), var("least")
 ZERO, ONE = const(value=0) | None, const(value=1) | None
-suppression = op.NonMaxSuppression(boxes, scores, most, overlap | None, least | None)
+suppression = op.NonMaxSuppression("boxes", "scores", const("most"), overlap | None, least | None)
 
 
 @rule(op.Slice(op.Concat(suppression, const("filler"), axis=0), 0, const("end"), ZERO, ONE))

@@ -11,13 +11,12 @@ Price     Indices of [64,128] and a depth of 1,000 take 6 nodes, and 31 ms in ON
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rule
 
-indices, depth, values = var("indices"), var("depth"), var("values")
 INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 
 
-@rule(op.OneHot(indices, depth, values, axis=attr("axis")), strategy="decompose")
+@rule(op.OneHot("indices", "depth", "values", axis=attr("axis")), strategy="decompose")
 def decompose(b, indices, depth, values, axis):
     rank = b.known_rank(indices)
     count = (b.elements(depth) or [None])[0]

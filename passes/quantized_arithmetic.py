@@ -37,7 +37,7 @@ FEW_BITS: frozenset[int] = frozenset({TensorProto.FLOAT8E4M3FN, TensorProto.FLOA
 BLOCK = 128  # products of unknown number are added up in blocks of this many: 128 * 255 * 255 < 2^24
 HALF_RANGE = 16  # activations are taken apart into 16 * high + low
 
-x, scale, zero = var("x"), var("scale"), var("zero")
+zero = var("zero")
 
 
 # ---- QuantizeLinear and DequantizeLinear -----------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def around_128(b, x, scale, zero, other, other_zero):
     return b.node("DequantizeLinear", [whole, b.root.inputs[1], centred], 1, "", b.root.attrs)
 
 
-@rule(op.QuantizeLinear(x, scale, zero | None), strategy="decompose")
+@rule(op.QuantizeLinear("x", "scale", zero | None), strategy="decompose")
 def quantize(b, x, scale, zero=None):
     require(not b.root.attr("block_size"), "it has a scale a block")
     require(b.dtype(x) == _type_of_scale(b, scale), "its input is of another type than its scale")
@@ -73,7 +73,7 @@ def quantize(b, x, scale, zero=None):
     return _as_integers(b, ratio, None if zero is None else _along(b, _plain(b, zero), axis, rank), dtype)
 
 
-@rule(op.DequantizeLinear(x, scale, zero | None), strategy="decompose")
+@rule(op.DequantizeLinear("x", "scale", zero | None), strategy="decompose")
 def dequantize(b, x, scale, zero=None):
     weights, axis, rank = b.value(x), b.root.attr("axis"), b.rank(x)
     if weights is not None and b.dtype(x) in INTEGERS | FEW_BITS:
@@ -123,7 +123,7 @@ def _spread(factor: np.ndarray, shape: Sequence[int], axis: int, block: int) -> 
 # ---- DynamicQuantizeLinear -------------------------------------------------------------------------------------------
 
 
-@rule(op.DynamicQuantizeLinear(x), strategy="decompose")
+@rule(op.DynamicQuantizeLinear("x"), strategy="decompose")
 def dynamic_quantize(b, x):
     b.known_rank(x)
     low = b.Min(b.ReduceMin(x, keepdims=0), 0.0)
@@ -139,9 +139,9 @@ def dynamic_quantize(b, x):
 
 # ---- products --------------------------------------------------------------------------------------------------------
 
-w, w_zero = var("w"), var("w_zero")
-matmul = op.MatMulInteger(x, w, zero | None, w_zero | None)
-conv = op.ConvInteger(x, w, zero | None, w_zero | None, ...)
+w_zero = var("w_zero")
+matmul = op.MatMulInteger("x", "w", zero | None, w_zero | None)
+conv = op.ConvInteger("x", "w", zero | None, w_zero | None, ...)
 
 
 @rule(matmul | conv, strategy="decompose")
@@ -149,12 +149,9 @@ def product(b, x, w, zero=None, w_zero=None):
     return b.Cast(_product(b, b.root, x, w, zero, w_zero), to=INT32)
 
 
-x_scale, w_scale, y_scale, y_zero = var("x_scale"), var("w_scale"), var("y_scale"), var("y_zero")
-
-
 @rule(
-    op.QLinearMatMul(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero)
-    | op.QLinearConv(x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, var("bias") | None),
+    op.QLinearMatMul("x", "x_scale", zero, "w", "w_scale", w_zero, "y_scale", "y_zero")
+    | op.QLinearConv("x", "x_scale", zero, "w", "w_scale", w_zero, "y_scale", "y_zero", var("bias") | None),
     strategy="decompose",
 )
 def requantized(b, x, x_scale, zero, w, w_scale, w_zero, y_scale, y_zero, bias=None):

@@ -43,14 +43,11 @@ from surgeon import (
     require,
     require_some,
     rule,
-    var,
 )
 
 from . import _pad
 
 PLUGIN_TYPES = HALVES | {TensorProto.FLOAT}
-
-x = var("x")
 
 
 @meaning("ReflectPad", "SurgeonReflectPad")
@@ -68,7 +65,7 @@ def reflect_pad(f, x, *, pads, mode):
 # ---- FUSE ------------------------------------------------------------------------------------------------------------
 
 
-@rule(op.Pad(x, const("pads"), ...))
+@rule(op.Pad("x", const("pads"), ...))
 def computed_pads(b, x, pads):
     """Pads that are computed from constants alone become a constant; one that ONNX forbids is named."""
     found = _pad.read(b, b.root, x)
@@ -80,7 +77,7 @@ def computed_pads(b, x, pads):
     return b.Pad(x, b.constant(pads.astype(np.int64)), *inputs[2:], mode=found.mode)
 
 
-inner = op.Pad(x, const("first"), mode=attr("first_mode"))
+inner = op.Pad("x", const("first"), mode=attr("first_mode"))
 
 
 @rule(op.Pad(inner, const("second"), mode=attr("mode")))
@@ -93,7 +90,7 @@ def twice(b, x, first, first_mode, second, mode):
     return b.Pad(x, pads=(one + two).reshape(-1), mode=mode)
 
 
-by_one = op.Pad(x, const("ones"), ..., mode="constant")
+by_one = op.Pad("x", const("ones"), ..., mode="constant")
 mirror = op.Pad(by_one, const("mirrored"), mode="reflect")
 turned_mirror = op.Transpose(mirror, perm=attr("perm"))
 parts = op.Split(op.Shape(mirror) | op.Gather(op.Shape(mirror), ANY) | op.Shape(turned_mirror), ...)
@@ -176,8 +173,8 @@ def around(b, axis):
 
 # ---- LOWER -----------------------------------------------------------------------------------------------------------
 
-pad = op.Pad(x, ...)
-symmetric_node = op.ReflectPad(x, domain="surgeon", pads=attr("pads"), mode=attr("mode"))
+pad = op.Pad("x", ...)
+symmetric_node = op.ReflectPad("x", domain="surgeon", pads=attr("pads"), mode=attr("mode"))
 
 
 @rule(pad, strategy="decompose")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Node, Value, no_match, op, require, rule, var
+from surgeon import FLOATS, Builder, Node, Value, no_match, op, require, rule
 
 from . import _resampling_computed as computed
 from ._resampling import Axis, Taps, interpolated, nearest
@@ -31,10 +31,8 @@ from ._shapes import sizes_of_all
 
 INPUTS = 11  # the opset from which roi, scales and sizes are inputs
 
-x = var("x")
 
-
-@rule(op.Resize(x, ...), strategy="decompose")
+@rule(op.Resize("x", ...), strategy="decompose")
 def all_sizes(b, x):
     """Write the sizes of all axes if the parser reads missing ones as -1."""
     node, shape = b.root, b.shape(x)
@@ -49,7 +47,7 @@ def all_sizes(b, x):
     return b.node("Resize", [x, None, None, whole], 1, "", attrs)
 
 
-@rule(op.Resize(x, ...), strategy="decompose")
+@rule(op.Resize("x", ...), strategy="decompose")
 def decompose(b, x):
     require(b.opset >= INPUTS, f"before opset {INPUTS} the meaning of Resize is not written down")
     node, shape = b.root, b.known_shape(x)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surgeon import Builder, Value, attr, op, require, rule, var
+from surgeon import Builder, Value, attr, op, require, rule
 
 from ._shapes import size
 
@@ -31,10 +31,8 @@ MANY = 1000  # rois, where their number is symbolic
 LONG = 64  # rows and columns of an image, where they are symbolic
 END = np.iinfo(np.int64).max
 
-x, rois, batch = var("x"), var("rois"), var("batch")
 
-
-@rule(op.RoiAlign(x, rois, batch, mode=attr("mode"), sampling_ratio=attr("ratio")), strategy="decompose")
+@rule(op.RoiAlign("x", "rois", "batch", mode=attr("mode"), sampling_ratio=attr("ratio")), strategy="decompose")
 def decompose(b, x, rois, batch, mode, ratio):
     require(mode == "avg" or ratio > 0, "the number of samples that it takes the largest of depends on the roi")
     shape = b.known_shape(x)

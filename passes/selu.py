@@ -7,14 +7,12 @@ Rewrites  Selu(x) with alpha or gamma left out       ->  Selu(x, alpha=1.6732632
 Exact     To the last bit: the constants are those of ONNX.
 """
 
-from surgeon import attr, op, rewrites, var
+from surgeon import attr, op, rewrites
 
 ALPHA = 1.6732632423543772  # the constants of the paper, which are ONNX's defaults
 GAMMA = 1.0507009873554805
 
-x = var("x")
 
-
-fuse = rewrites(op.Elu(x, alpha=ALPHA) * GAMMA, op.Selu(x, alpha=ALPHA, gamma=GAMMA), requires="Selu")
-node = op.Selu(x, alpha=attr("alpha"), gamma=attr("gamma"))
+fuse = rewrites(op.Elu("x", alpha=ALPHA) * GAMMA, op.Selu("x", alpha=ALPHA, gamma=GAMMA), requires="Selu")
+node = op.Selu("x", alpha=attr("alpha"), gamma=attr("gamma"))
 with_constants = rewrites(node, node, strategy="decompose")  # it writes out the attributes that the file omits

@@ -32,7 +32,6 @@ from surgeon.ir.protos import body_protos
 from ._copy import constants_of, copied, made_of, present
 from ._shapes import input_of, joined, moved_axis
 
-sequence = var("sequence")
 LARGEST = 4096  # tensors of a sequence
 COMPUTED = "the sizes of the parts are computed at run time"
 
@@ -188,7 +187,7 @@ class Rows:
 
 
 @rule(
-    op.SequenceAt(op.If(...), var("position")) | op.ConcatFromSequence(op.If(...)) | op.SequenceLength(op.If(...)),
+    op.SequenceAt(op.If(...), "position") | op.ConcatFromSequence(op.If(...)) | op.SequenceLength(op.If(...)),
     stage=Stage.CLEAN,
 )
 def in_branches(b, position=None):
@@ -208,7 +207,7 @@ def in_branches(b, position=None):
     return made_of(b, proto, [input_of(node)], 1)[0]
 
 
-@rule(op.SequenceAt(sequence, var("position")), stage=Stage.CLEAN)
+@rule(op.SequenceAt("sequence", "position"), stage=Stage.CLEAN)
 def at(b, sequence, position):
     rows = Rows.of(b, sequence)
     if rows is not None and (b.value(position) is None or not isinstance(b.shape(rows.x)[rows.axis], int)):
@@ -217,7 +216,7 @@ def at(b, sequence, position):
     return _build(b, items[_index(b, position, len(items))])
 
 
-@rule(op.ConcatFromSequence(sequence, axis=attr("axis"), new_axis=attr("new_axis")), stage=Stage.CLEAN)
+@rule(op.ConcatFromSequence("sequence", axis=attr("axis"), new_axis=attr("new_axis")), stage=Stage.CLEAN)
 def concat(b, sequence, axis, new_axis):
     split = sequence.producer
     if split is not None and split.key == "SplitToSequence" and _puts_together(b, split, axis, new_axis):
@@ -248,7 +247,7 @@ def _keeps(split: Node) -> bool:
     return split.input_at(1) is not None or bool(split.attr("keepdims"))
 
 
-@rule(op.SequenceLength(sequence), stage=Stage.CLEAN)
+@rule(op.SequenceLength("sequence"), stage=Stage.CLEAN)
 def length(b, sequence):
     rows = Rows.of(b, sequence)
     if rows is not None and not isinstance(b.shape(rows.x)[rows.axis], int):
@@ -259,7 +258,7 @@ def length(b, sequence):
 # ---- optionals -------------------------------------------------------------------------------------------------------
 
 
-@rule(op.OptionalGetElement(var("optional")), stage=Stage.CLEAN)
+@rule(op.OptionalGetElement("optional"), stage=Stage.CLEAN)
 def element(b, optional):
     if b.dtype(optional):
         return optional  # a tensor is an optional that has one

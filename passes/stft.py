@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Value, attr, const, op, require, rule, var
+from surgeon import Builder, Value, attr, const, op, require, rule
 
 from ._fourier import LARGEST, basis
 
-x, step = var("x"), const("step")
 
-
-@rule(op.STFT(x, step, ..., onesided=attr("onesided")), strategy="decompose")
+@rule(op.STFT("x", const("step"), ..., onesided=attr("onesided")), strategy="decompose")
 def decompose(b, x, step, onesided):
     require(b.dtype(x) != TensorProto.DOUBLE, "it computes in double precision")
     shape = b.shape(x)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from surgeon import Builder, Decline, Value, op, require, rule, var
+from surgeon import Builder, Decline, Value, op, require, rule
 
 from ._ml import DOUBLE, FLOAT, INT64, ML, transformed
 
@@ -31,10 +31,8 @@ EARLIEST = 9  # the opset from which Where, Greater and Constant are what they a
 MOST_KEYS = 4096
 NUMBERS = ("int64s", "floats")  # how LabelEncoder's attributes end that hold no strings
 
-x = var("x")
 
-
-@rule(op.Scaler(x, domain=ML), strategy="decompose")
+@rule(op.Scaler("x", domain=ML), strategy="decompose")
 def scaler(b, x):
     offset, scale = _numbers(b, "offset"), _numbers(b, "scale")
     require(offset.size == scale.size and scale.size, "it has not as many offsets as scales")
@@ -44,7 +42,7 @@ def scaler(b, x):
     return b.typed(b.Mul(b.Sub(wide, b.constant(offset, kind)), b.constant(scale, kind)), FLOAT)
 
 
-@rule(op.Normalizer(x, domain=ML), strategy="decompose")
+@rule(op.Normalizer("x", domain=ML), strategy="decompose")
 def normalizer(b, x):
     rank, norm, wide = b.rank(x), b.root.attr("norm"), b.typed(x, FLOAT)
     require(rank in (1, 2), "its input is neither a row nor rows")
@@ -59,7 +57,7 @@ def normalizer(b, x):
     return b.Div(wide, b.Where(b.Equal(size, 0.0), 1.0, size))
 
 
-@rule(op.Imputer(x, domain=ML), strategy="decompose")
+@rule(op.Imputer("x", domain=ML), strategy="decompose")
 def imputer(b, x):
     whole = b.dtype(x) in (INT64, TensorProto.INT32)
     _require_opset(b)
@@ -71,7 +69,7 @@ def imputer(b, x):
     return b.Where(there, b.constant(filling, b.dtype(x)), x)
 
 
-@rule(op.Binarizer(x, domain=ML), strategy="decompose")
+@rule(op.Binarizer("x", domain=ML), strategy="decompose")
 def binarizer(b, x):
     _require_opset(b)
     return b.Cast(b.Greater(x, float(b.root.attr("threshold"))), to=b.dtype(x))
@@ -86,20 +84,20 @@ def feature_vectorizer(b):
     return b.Concat(*(b.typed(v, FLOAT) for v in given), axis=1)
 
 
-@rule(op.ArrayFeatureExtractor(x, var("places"), domain=ML), strategy="decompose")
+@rule(op.ArrayFeatureExtractor("x", "places", domain=ML), strategy="decompose")
 def array_feature_extractor(b, x, places):
     rank = b.known_rank(x)
     rows = b.Unsqueeze(x, axes=[0]) if rank == 1 else x
     return b.Gather(rows, b.Reshape(places, [-1]), axis=max(rank, 2) - 1)
 
 
-@rule(op.LinearRegressor(x, domain=ML), strategy="decompose")
+@rule(op.LinearRegressor("x", domain=ML), strategy="decompose")
 def linear_regressor(b, x):
     targets = b.root.attr("targets")
     return transformed(b, _products(b, x, targets), b.root.attr("post_transform"), targets)
 
 
-@rule(op.LinearClassifier(x, domain=ML), strategy="decompose")
+@rule(op.LinearClassifier("x", domain=ML), strategy="decompose")
 def linear_classifier(b, x):
     labels = b.root.attr("classlabels_ints")
     require(labels, "its classes are strings, or it names none")
@@ -116,7 +114,7 @@ def linear_classifier(b, x):
     return label, b.Concat(b.Sub(1.0, positive), positive, axis=1)
 
 
-@rule(op.OneHotEncoder(x, domain=ML), strategy="decompose")
+@rule(op.OneHotEncoder("x", domain=ML), strategy="decompose")
 def one_hot_encoder(b, x):
     classes = b.root.attr("cats_int64s")
     require(classes, "its classes are strings")
@@ -125,7 +123,7 @@ def one_hot_encoder(b, x):
     return b.Cast(b.Equal(b.Unsqueeze(b.typed(x, INT64), axes=[rank]), np.asarray(classes)), to=FLOAT)
 
 
-@rule(op.LabelEncoder(x, domain=ML), strategy="decompose")
+@rule(op.LabelEncoder("x", domain=ML), strategy="decompose")
 def label_encoder(b, x):
     keys, values, other = _table(b)
     require(len(set(keys.tolist())) == keys.size == values.size, "a key is there twice, or without a value")

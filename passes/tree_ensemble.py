@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from surgeon import Builder, Value, op, require, require_some, rule, var
+from surgeon import Builder, Value, op, require, require_some, rule
 
 from ._ml import DOUBLE, FLOAT, INT64, ML, transformed
 
@@ -31,8 +31,6 @@ MOST_LEVELS = 64
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")  # as TreeEnsemble counts them
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-
-x = var("x")
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Forest:
         return count
 
 
-@rule(op.TreeEnsemble(x, domain=ML), strategy="decompose")
+@rule(op.TreeEnsemble("x", domain=ML), strategy="decompose")
 def tree_ensemble(b, x):
     attr = b.root.attr
     forest = _newer(b)
@@ -85,14 +83,14 @@ def tree_ensemble(b, x):
     return transformed(b, scores, TRANSFORMS[attr("post_transform")], forest.weights.shape[1])
 
 
-@rule(op.TreeEnsembleRegressor(x, domain=ML), strategy="decompose")
+@rule(op.TreeEnsembleRegressor("x", domain=ML), strategy="decompose")
 def regressor(b, x):
     targets = b.root.attr("n_targets") or 1
     scores = _scores(b, x, _older(b, "target", targets), b.root.attr("aggregate_function"))
     return b.typed(transformed(b, _with_base(b, scores), b.root.attr("post_transform"), targets), FLOAT)
 
 
-@rule(op.TreeEnsembleClassifier(x, domain=ML), strategy="decompose")
+@rule(op.TreeEnsembleClassifier("x", domain=ML), strategy="decompose")
 def classifier(b, x):
     labels, transform = b.root.attr("classlabels_int64s"), b.root.attr("post_transform")
     require(labels, "its classes are strings")

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import FLOATS, Builder, Value, attr, op, require, rule, var
+from surgeon import FLOATS, Builder, Value, attr, op, require, rule
 
 from ._shapes import moved_axis, numbers_below, size
 
@@ -30,10 +30,8 @@ MANY = 128  # elements or columns, where their number is symbolic
 BEYOND = np.asarray(LARGEST, np.int32)  # above every position
 COMPARED = (*FLOATS, TensorProto.INT32, TensorProto.INT64)
 
-x = var("x")
 
-
-@rule(op.Unique(x, axis=attr("axis"), sorted=attr("is_sorted")), strategy="decompose")
+@rule(op.Unique("x", axis=attr("axis"), sorted=attr("is_sorted")), strategy="decompose")
 def decompose(b, x, is_sorted, axis=None):
     shape = b.known_shape(x)
     require(is_sorted in (0, 1), "its sorted is neither 0 nor 1")

@@ -22,7 +22,7 @@ from surgeon.ir.model import Model
 from surgeon.rules.builder import Builder
 from surgeon.rules.index import Index, nodes_in, operators_of
 from surgeon.rules.match import Attempt, match
-from surgeon.rules.pattern import ANY, Op, Pattern, attr, const, op, output, var
+from surgeon.rules.pattern import ANY, Op, Pattern, any_of, attr, const, op, output, var
 from surgeon.rules.registry import passes
 from surgeon.rules.replacement import rewrites
 from surgeon.rules.rule import Stage, no_match, rule, why_never_runs
@@ -41,6 +41,21 @@ def test_rule_1_the_same_pattern_is_the_same_tensor() -> None:
     assert matches(square, "(float[2] a) => (float[2] r) { r = Mul (a, a) }")
     assert not matches(square, "(float[2] a, float[2] b) => (float[2] r) { r = Mul (a, b) }")
     assert matches(op.Mul(x, y), "(float[2] a) => (float[2] r) { r = Mul (a, a) }"), "two variables may be one tensor"
+
+
+def test_a_text_is_the_variable_of_that_name() -> None:
+    square = op.Mul("x", "x")
+    held = matches(square, "(float[2] a) => (float[2] r) { r = Mul (a, a) }")
+    assert held is not None and held.bound["x"].name == "a"
+    assert not matches(square, "(float[2] a, float[2] b) => (float[2] r) { r = Mul (a, b) }")
+    assert matches(op.Mul("x", x), "(float[2] a) => (float[2] r) { r = Mul (a, a) }")
+
+
+def test_patterns_of_a_table_are_one_choice() -> None:
+    pattern = op.Neg(any_of(op[name]("x") for name in ("Relu", "Abs")))
+    for name, found in (("Relu", True), ("Abs", True), ("Exp", False)):
+        held = matches(pattern, f"(float[2] a) => (float[2] r) {{ m = {name} (a)  r = Neg (m) }}")
+        assert (held is not None) is found
 
 
 def test_rule_1_holds_for_interior_nodes_too() -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import permutations
 from typing import Any
 
@@ -334,6 +335,8 @@ def _lift(given: Any) -> Pattern:
         return given
     if given is None:
         return ABSENT
+    if isinstance(given, str):
+        return _named(given)
     if isinstance(given, int | float):
         return Const(value=float(given))
     if isinstance(given, Attr):
@@ -343,6 +346,12 @@ def _lift(given: Any) -> Pattern:
     raise TypeError(
         f"a pattern takes tensors and numbers, got {given!r}; write const(name), and compare it in the body"
     )
+
+
+@cache
+def _named(name: str) -> Var:
+    """The variable that a text means as the input of an operator."""
+    return Var(name)
 
 
 def _choices(pattern: Pattern) -> tuple[Pattern, ...]:
