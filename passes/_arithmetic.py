@@ -50,7 +50,7 @@ def rounded(b: Builder, x: Value) -> Value:
     require(dtype in WHOLE, "it is of neither fp32 nor fp16")
 
     def number(value: float) -> Value:
-        return b.constant(np.asarray(value), dtype)
+        return b.constant(value, dtype)
 
     near = b.Min(b.Max(x, number(-WHOLE[dtype])), number(WHOLE[dtype]))
     below = b.Floor(near)
@@ -141,4 +141,4 @@ def without_first(b: Builder, top: Value, others: Value, columns: int) -> tuple[
 
 
 def part(b: Builder, x: Value, axis: int, first: int, end: int) -> Value:
-    return b.Slice(x, *(np.asarray([n]) for n in (first, end, axis)))
+    return b.Slice(x, [first], [end], [axis])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surgeon import Builder, Dim, Node, Value, require
+from surgeon import Builder, Dim, Node, Value, require, require_some
 from surgeon.ir.lattice import Shape
 
 
@@ -21,6 +21,14 @@ def input_of(node: Node, position: int = 0) -> Value:
     value = node.inputs[position]
     assert value is not None
     return value
+
+
+def constant_input(b: Builder, position: int, what: str = "") -> np.ndarray | None:
+    """The value of an input of the root; None where it is left out or empty. Declines where it is computed."""
+    value = b.root.input_at(position)
+    if value is None or b.shape(value) == (0,):
+        return None
+    return require_some(b.value(value), f"its {what or f'input {position}'} is computed")
 
 
 def require_axes(b: Builder, value: Value | None, axes: Sequence[int]) -> None:
@@ -79,7 +87,7 @@ def product_of(b: Builder, sizes: Sequence[int | Value]) -> int | Value:
     made: int | Value = math.prod(s for s in sizes if isinstance(s, int))
     for s in sizes:
         if isinstance(s, Value):
-            made = s if made == 1 else b.Mul(s, b.constant(np.asarray(made)) if isinstance(made, int) else made)
+            made = s if made == 1 else b.Mul(s, b.constant(made) if isinstance(made, int) else made)
     return made
 
 
@@ -88,7 +96,7 @@ def vector_of(b: Builder, sizes: Sequence[int | Value]) -> Value:
     if all(isinstance(s, int) for s in sizes):
         made: Value = b.constant(np.asarray(sizes, np.int64))
     else:
-        parts = [b.Unsqueeze(s, axes=[0]) if isinstance(s, Value) else b.constant(np.asarray([s])) for s in sizes]
+        parts = [b.Unsqueeze(s, axes=[0]) if isinstance(s, Value) else b.constant([s]) for s in sizes]
         made = b.Concat(*parts, axis=0)
     return made
 

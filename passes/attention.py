@@ -21,7 +21,6 @@ Kept      Past keys and values; more than one output; a mask of integers; a wind
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from onnx import TensorProto
 
 from surgeon import HALVES, Builder, Decline, Value, op, require, rewrites, rule, var
@@ -125,7 +124,7 @@ def _with_numbers(b: Builder, scores: Value, mask: Value, causal: bool, axis: in
     """(the scores and the mask, which queries have a key): a key after the query's position has -inf, since the mask
     itself may have the lowest number. Then a query may be left with scores that are -inf themselves."""
     _require_whole(b, mask, axis)
-    nothing = b.constant(-np.inf, dtype)
+    nothing = b.constant(-math.inf, dtype)
     biased = b.Add(scores, b.Where(_not_after(b, axis), mask, nothing) if causal else mask)
     return biased, b.Greater(b.ReduceMax(biased if causal else mask, axes=[-1], keepdims=1), nothing)
 

@@ -37,7 +37,7 @@ def decompose(b, x, image, block):
     columns = b.Reshape(x, [0, -1, inside * blocks])
     found = b.Gather(columns, places, axis=2)
     if not there.all():
-        found = b.Where(there, found, b.constant(np.asarray(0), b.dtype(x)))
+        found = b.Where(there, found, b.constant(0, b.dtype(x)))
     return b.Reshape(b.ReduceSum(found, axes=[3], keepdims=0), [0, 0, *sizes])
 
 

@@ -34,5 +34,5 @@ def decompose(b, x, axis, exclusive, reverse):
         if reverse:
             made, counted = counted, made
         mask = b.Less(counted, made) if exclusive else b.Not(b.Less(made, counted))
-    one = b.constant(np.asarray(1), b.dtype(x))
+    one = b.constant(1, b.dtype(x))
     return b.ReduceProd(b.Where(mask, b.Unsqueeze(x, axes=[at]), one), axes=[at + 1], keepdims=0)

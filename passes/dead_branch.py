@@ -11,8 +11,6 @@ Price     None: nodes go, and none are added.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
 from surgeon.targets.conditions.control_flow import branches_of_other_rank
 
@@ -137,7 +135,7 @@ def _anew(b: Builder, node: Node, values: Tensors) -> Sequence[Value]:
     assert condition is not None
     known = b.value(values.get(condition, condition))
     taken = require_some(known, "a branch reads it, and its condition does not follow from the rank")
-    body = node.body(BRANCHES[0 if np.all(taken) else 1])
+    body = node.body(BRANCHES[0 if taken.all() else 1])
     return written_out(b, body, values)
 
 

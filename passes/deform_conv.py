@@ -22,6 +22,8 @@ from onnx import TensorProto
 from surgeon import HALVES, Builder, Value, op, require, rule
 from surgeon.targets.conditions.windows import per_axis
 
+from ._arithmetic import part
+
 BEYOND = 2.0  # pixels outside the image: nothing of it is seen from there
 
 
@@ -42,12 +44,13 @@ def decompose(b, x, weight, offset):
     taken = []
     for group in range(count):
         places = _places(b, x, offset, group, kernel[2:])
-        part = x if count == 1 else _part(b, x, group, channels // count)
+        each = channels // count
+        image = x if count == 1 else part(b, x, 1, group * each, (group + 1) * each)
         mode = "linear" if b.opset >= 20 else "bilinear"
-        seen = b.GridSample(part, places, mode=mode, padding_mode="zeros", align_corners=0)
+        seen = b.GridSample(image, places, mode=mode, padding_mode="zeros", align_corners=0)
         require(b.why_unsupported(seen.producer) is None, "the target has no GridSample that it could be written with")
         if mask is not None:
-            share = mask if count == 1 else _part(b, mask, group, pixels)
+            share = mask if count == 1 else part(b, mask, 1, group * pixels, (group + 1) * pixels)
             seen = b.Mul(seen, b.Reshape(share, [0, 1, pixels, -1]))
         taken.append(seen)
     whole = taken[0] if count == 1 else b.Concat(*taken, axis=1)
@@ -55,11 +58,6 @@ def decompose(b, x, weight, offset):
     flat = b.Reshape(weight, [kernel[0], kernel[1] * pixels, 1, 1])
     found = b.Conv(columns, flat, *([] if bias is None else [bias]), group=node.attr("group"))
     return b.Cast(found, to=dtype) if dtype in HALVES else found
-
-
-def _part(b: Builder, x: Value, group: int, size: int) -> Value:
-    ends = ([group * size], [(group + 1) * size], [1])
-    return b.Slice(x, *(np.asarray(e, np.int64) for e in ends))
 
 
 def _sizes_behind(b: Builder, front: list[int], offset: Value) -> Any:

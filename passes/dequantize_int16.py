@@ -18,6 +18,7 @@ from ._arithmetic import without_nan
 from ._contrib.table import MICROSOFT
 from ._shapes import input_of
 
+FORMERLY = "sixteen-bits"
 SIXTEEN: dict[int, tuple[int, int]] = {TensorProto.UINT16: (0, 65535), TensorProto.INT16: (-32768, 32767)}
 FLOAT = TensorProto.FLOAT
 DOMAINS = ("", MICROSOFT)
@@ -62,6 +63,3 @@ def _along(b: Builder, factor: Value, x: Value, axis: int) -> Value:
         return factor
     rank = b.known_rank(x)
     return b.Reshape(factor, [*(-1 if k == axis % rank else 1 for k in range(rank))])
-
-
-FORMERLY = "sixteen-bits"

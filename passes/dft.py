@@ -19,7 +19,7 @@ from onnx import TensorProto
 from surgeon import HALVES, Builder, Value, attr, op, require, rule
 
 from ._fourier import LARGEST, basis, real_inverse
-from ._shapes import numbers_to
+from ._shapes import constant_input, numbers_to
 
 AXIS_AS_INPUT = 20  # the opset from which the axis is an input
 
@@ -65,7 +65,7 @@ def _at_run_time(b: Builder, x: Value, axis: int, channels: int) -> Value:
     if length:
         x = b.Slice(x, [0], [length], [axis])
     taken = b.Gather(b.Shape(x), axis, axis=0)
-    whole = b.constant(np.asarray(length)) if length else taken
+    whole = b.constant(length) if length else taken
     bins = b.Add(b.Div(whole, 2), 1) if onesided else whole
     cosine, sine = _waves(b, taken, whole, bins, TensorProto.FLOAT if wide in HALVES else wide)
     cosine, sine = (b.typed(v, wide) for v in (cosine, sine))
@@ -93,10 +93,5 @@ def _waves(b: Builder, taken: Value, whole: Value, bins: Value, kind: int) -> tu
 
 def _number(b: Builder, position: int, default: int) -> int:
     """The constant input at a position; `default` where it is left out."""
-    value = b.root.input_at(position)
-    if value is None:
-        return default
-    known = b.value(value)
-    require(known is not None, f"its input {position} is computed")
-    assert known is not None
-    return int(known.reshape(()))
+    known = constant_input(b, position)
+    return default if known is None else int(known.reshape(()))

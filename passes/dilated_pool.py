@@ -26,6 +26,7 @@ from surgeon.targets.conditions.windows import is_padded_explicitly, per_axis, p
 
 from ._pool_windows import Windows, nan_as_lowest, windows_of
 
+END = np.iinfo(np.int64).max
 MOST = 1024  # slices along an axis
 TAKEN = (1, 2)  # the powers of LpPool that a target may take
 
@@ -77,7 +78,7 @@ def _reduced(b: Builder, x: Value, found: list[Windows], reduction: str) -> Valu
         x = b.Gather(x, windows.places, axis=axis)
         if reduction != "ReduceMax" and not windows.inside.all():
             inside = windows.inside.reshape(*windows.inside.shape, *behind)
-            x = b.Where(inside, x, b.constant(np.asarray(0), b.dtype(x)))
+            x = b.Where(inside, x, b.constant(0, b.dtype(x)))
         x = getattr(b, reduction)(x, axes=[axis + 1], keepdims=0)
     return x
 
@@ -122,7 +123,7 @@ def _pads(b: Builder, x: Value, given: list[int], windows: list[int], strides: l
     least = np.asarray(windows, np.int64) - begins - ends
     if all(length <= 1 or s == 1 for length, s in zip(least, strides, strict=True)):
         return _of_all_axes(given) if any(given) else None
-    sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
+    sizes = b.Slice(b.Shape(x), [2], [END], [0])
     lacks = b.And(b.Less(sizes, least), b.Greater(sizes, least - strides))
     missing = b.Where(lacks, b.Sub(least, sizes), 0)
     front = np.asarray([0, 0, *begins, 0, 0], np.int64)
@@ -141,8 +142,8 @@ def _padded(b: Builder, x: Value, pads: Value | np.ndarray | None) -> Value:
 
 def _counted(b: Builder, x: Value, counted: list[int], pads: Value | np.ndarray) -> Value:
     """1 for each pixel that a mean counts, 0 for the others, as wide as the padded x; of one sample and channel."""
-    sizes = b.Slice(b.Shape(x), *_lone(2, np.iinfo(np.int64).max, 0))
-    ones = b.Expand(b.constant(np.asarray(1), b.dtype(x)), b.Concat([1, 1], sizes, axis=0))
+    sizes = b.Slice(b.Shape(x), [2], [END], [0])
+    ones = b.Expand(b.constant(1, b.dtype(x)), b.Concat([1, 1], sizes, axis=0))
     if any(counted):
         ones = b.Pad(ones, pads=_of_all_axes(counted), value=b.constant(1.0, b.dtype(x)))
         pads = b.Sub(pads, _of_all_axes(counted)) if isinstance(pads, Value) else pads - _of_all_axes(counted)
@@ -167,10 +168,4 @@ def _windowed(b: Builder, x: Value, kernel: list[int], strides: list[int], dilat
 
 def _shifted(b: Builder, x: Value, axis: int, first: int, left: int, stride: int) -> Value:
     """Each `stride`-th of what lies along an axis from `first` on, without the last `left`."""
-    end = -left if left else np.iinfo(np.int64).max
-    steps = [] if stride == 1 else [stride]
-    return b.Slice(x, *_lone(first, end, axis, *steps))
-
-
-def _lone(*numbers: int) -> list[np.ndarray]:
-    return [np.asarray([n], np.int64) for n in numbers]
+    return b.Slice(x, [first], [-left if left else END], [axis], None if stride == 1 else [stride])

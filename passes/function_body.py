@@ -30,6 +30,8 @@ from surgeon.targets.opset_compat import why_newer
 from ._copy import copied, drop_unread, inlined
 from ._shapes import input_of, require_axes, same_shape
 
+FORMERLY = "written-out"
+
 Schema: TypeAlias = Any  # an OpSchema: onnx's stubs leave out what it says of bodies
 DOMAINS = ("", "ai.onnx.preview")
 SMALL = 4096  # elements: a larger constant stays computed
@@ -179,6 +181,3 @@ def _require_taken(b: Builder) -> None:
             continue
         why = b.why_unsupported(node)
         require(why is None, f"its function body has a node {node.op} that is also unsupported: {why}")
-
-
-FORMERLY = "written-out"

@@ -60,15 +60,21 @@ fuse = rewrites(by_erf, op.Gelu(x), requires="Gelu")
 fuse_tanh = rewrites(by_tanh, op.Gelu(x, approximate="tanh"), requires="Gelu")
 
 
-@rule(op.Gelu(x, approximate=attr("approximate")), strategy="decompose")
-def decompose(b, x, approximate):
+def formula(b: Builder, x: Value, approximate: str | None = None) -> Value:
+    """Gelu without the node."""
     if approximate != "tanh":
-        return _by_erf(b, x)
+        return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
     cubed = b.Mul(b.Mul(x, x), x)
     tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
     return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
 
 
+def gelu(b: Builder, x: Value, approximate: str | None = None) -> Value:
+    """The node where ONNX has it for the type of x, else the formula."""
+    return b.Gelu(x, approximate=approximate) if b.has_op("Gelu", b.dtype(x)) else formula(b, x, approximate)
+
+
+decompose = rewrites(op.Gelu(x, approximate=attr("approximate")), formula, strategy="decompose")
 scaled = op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5)
 
 
@@ -78,10 +84,4 @@ def repair_erfc(b, x):
     alone."""
     require(b.dtype(x) in FLOATS, "the type of its input is not known")
     b.warn("Erfc is not an ONNX operator; it is read as 1 - Erf")
-    if b.has_op("Gelu", b.dtype(x)):
-        return b.Gelu(x)
-    return _by_erf(b, x)
-
-
-def _by_erf(b: Builder, x: Value) -> Value:
-    return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
+    return gelu(b, x)

@@ -18,7 +18,6 @@ Where the other rank reaches an output of the model nothing helps: an engine ret
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
 from surgeon import Builder, Decline, Editor, Node, Stage, Value, model_rule, require, require_some
@@ -29,6 +28,7 @@ from surgeon.targets.conditions.control_flow import branches_of_other_rank
 from ._copy import BRANCHES, again, made_of, present, reads_of_function, written_out
 from ._shapes import input_of
 
+FORMERLY = "if-rank"
 OPTIONS = ("sink_transposes",)  # 1: `turned` runs
 MOST = 64  # nodes on the way
 FIRST = "first~"  # the constant 0 in a branch that is copied
@@ -140,7 +140,7 @@ def _sink(editor: Editor, node: Node, way: Way, end: Node) -> None:
         )
         proto.attribute.append(helper.make_attribute(name, body))
     builder = editor.builder(end)
-    first = {FIRST: builder.constant(np.asarray(0))}
+    first = {FIRST: builder.constant(0)}
     editor.replace(end, made_of(builder, proto, node.inputs, len(end.outputs), first), builder)
 
 
@@ -166,6 +166,3 @@ def _behind(end: Node, nodes: Sequence[Node]) -> list[Node]:
         if any(reader in needed for o in made for reader in o.users):
             needed.add(node)
     return [n for n in nodes if n in needed]
-
-
-FORMERLY = "if-rank"

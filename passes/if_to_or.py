@@ -18,6 +18,7 @@ from surgeon.ir.operators import ELEMENTWISE, MEASURES
 
 from ._copy import written_out
 
+FORMERLY = "short-circuit"
 TOTAL = ELEMENTWISE - {"Div", "Mod"} | MEASURES | {"Constant"}  # none of them can fail on what another one makes
 
 
@@ -45,6 +46,3 @@ def _computed(b: Builder, condition: Value, branch: Graph) -> object:
     partial = [n.op for n in branch.live() if n.key not in TOTAL]
     require(not partial, f"its branch has {', '.join(partial)}, which may be there for one of the cases alone")
     return written_out(b, branch)[0]
-
-
-FORMERLY = "short-circuit"

@@ -20,6 +20,8 @@ from onnx import TensorProto
 from surgeon import FLOATS, Builder, Target, Value, attr, op, require, require_some, rule, var
 from surgeon.targets.int64_narrowing import HIGHEST, LOWEST, MIRRORED, beyond, why_clamped
 
+FORMERLY = "clamped-integers"
+
 x, y, condition = var("x"), var("y"), var("condition")
 
 
@@ -73,6 +75,3 @@ def _float(b: Builder, side: Value, dtype: int) -> Value:
     with np.errstate(over="ignore"):  # fp16 has inf for them, as Cast makes it
         made: Value = b.Cast(side, to=dtype) if known is None else b.constant(known, dtype)
     return made
-
-
-FORMERLY = "clamped-integers"

@@ -24,6 +24,8 @@ from surgeon.targets.unsupported import Kind
 
 from ._shapes import input_of
 
+FORMERLY = "int8-weights"
+
 INT8, FLOAT = TensorProto.INT8, TensorProto.FLOAT
 
 x, scale, zero, table, rows = (var(name) for name in ("x", "scale", "zero", "table", "rows"))
@@ -156,6 +158,3 @@ def _axis_of_table(b: Builder, gather: Node, rows: Value) -> int:
     axis, along = b.root.attr("axis") % rank, gather.attr("axis") % (rank - count + 1)
     require(not along <= axis < along + count, "it has a scale for each row that is looked up")
     return axis if axis < along else axis - count + 1
-
-
-FORMERLY = "int8-weights"

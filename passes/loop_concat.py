@@ -22,6 +22,8 @@ from surgeon.ir.graph import Graph
 from ._copy import is_asked_for, made_of, most, present
 from ._shapes import joined, moved_axis
 
+FORMERLY = "collected-state"
+
 
 class Growing(NamedTuple):
     """A state that grows: its place among the states, what makes it anew, and what is added."""
@@ -107,6 +109,3 @@ def _whole(b: Builder, grown: Growing, first: Value, rows: Value) -> Value:
     added = joined(b, moved_axis(b, rows, rank + 1, 0, axis), axis)
     shape = b.shape(first)
     return added if shape is not None and shape[axis] == 0 else b.Concat(first, added, axis=axis)
-
-
-FORMERLY = "collected-state"

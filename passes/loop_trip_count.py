@@ -23,6 +23,7 @@ from surgeon.targets.conditions.control_flow import numbered_rows
 from ._copy import made_of, present
 from ._shapes import input_of
 
+FORMERLY = "loop-steps"
 NO_LIMIT = 2**31 - 1  # how exporters spell a Loop that its condition ends
 INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64})
 HOLDING = INTEGERS | {TensorProto.FLOAT, TensorProto.DOUBLE}  # types that hold a counter
@@ -36,8 +37,9 @@ CONDITION = "condition~"  # no name of a file has a ~ at its end but by intent: 
 
 @rule(op.Loop(...), strategy="decompose")
 def decompose(b):
-    body, limit, begins, states = b.root.bodies[0], *_given(b)
-    true, known = b.constant(np.asarray(True)), None if limit is None else b.value(limit)
+    limit, begins, *given = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
+    body, states = b.root.bodies[0], [require_some(v, "a state is left out") for v in given]
+    true, known = b.constant(True), None if limit is None else b.value(limit)
     is_counted = limit is not None and (known is None or known.reshape(()) < NO_LIMIT)
     # the condition that the body returns is the one that it was given
     if _unwound(body, body.outputs[0])[0].name == body.proto.input[1].name:
@@ -57,11 +59,6 @@ def decompose(b):
 scalar_number = rewrites(
     op.Loop(...), lambda b: _loop(b, b.root.inputs, numbered=True), strategy="decompose", cures=numbered_rows
 )
-
-
-def _given(b: Builder) -> tuple[Value | None, Value | None, list[Value]]:
-    limit, begins, *states = [*b.root.inputs, None, None][: max(2, len(b.root.inputs))]
-    return limit, begins, [require_some(v, "a state is left out") for v in states]
 
 
 def _loop(b: Builder, inputs: list[Value | None], *, ends: bool = True, numbered: bool = False) -> tuple[Value, ...]:
@@ -166,6 +163,3 @@ def _unwound(body: Graph, value: Value) -> tuple[Value, int]:
 
 def _one(array: np.ndarray | None) -> int | None:
     return int(array.reshape(())) if array is not None and array.size == 1 and array.dtype.kind == "i" else None
-
-
-FORMERLY = "loop-steps"

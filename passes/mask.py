@@ -35,7 +35,7 @@ def arange(b: Builder, number: Value) -> Value:
     """[0, 1, ..., number - 1] of a scalar int64: a Range, and before opset 11 a Loop that adds up."""
     if b.opset >= 11:
         return b.Range(0, number, 1)
-    inputs = [number, b.constant(np.asarray(True)), b.constant(np.asarray(0))]
+    inputs = [number, b.constant(True), b.constant(0)]
     return made_of(b, helper.make_node("Loop", [], [], body=_body()), inputs, 2)[1]
 
 

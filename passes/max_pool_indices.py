@@ -121,7 +121,7 @@ def _count(b: Builder, length: int | Value, window: int, step: int) -> int | Val
 
 
 def _times(b: Builder, number: int | Value, factor: int) -> Value:
-    return b.Mul(number, factor) if isinstance(number, Value) else b.constant(np.asarray(number * factor))
+    return b.Mul(number, factor) if isinstance(number, Value) else b.constant(number * factor)
 
 
 def _slice(b: Builder, x: Value, offset: Sequence[int], counts: Sequence[int | Value], steps: Sequence[int]) -> Value:

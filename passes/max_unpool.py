@@ -37,11 +37,10 @@ def decompose(b, x, indices):
     asked = node.input_at(2)
     same = asked is None or np.array_equal(b.value(asked), whole)
     require(same, "its output_shape is not what its kernel, strides and pads give")
-    one = np.asarray([-1], np.int64)
     zeros = b.constant(np.zeros(int(abs(whole.prod()))), b.dtype(x))
     if batch < 0:  # as many as one sample has, for each of them
         zeros = b.Tile(zeros, b.Slice(b.Shape(x), [0], [1], [0]))
-    return b.Reshape(b.ScatterElements(zeros, b.Reshape(indices, one), b.Reshape(x, one), axis=0), whole)
+    return b.Reshape(b.ScatterElements(zeros, b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0), whole)
 
 
 def _of_any_size(b: Builder, x: Value, indices: Value, more: Sequence[int], strides: Sequence[int]) -> Value:
@@ -70,7 +69,6 @@ def _pooled(b: Builder, indices: Value) -> Value | None:
 
 def _scattered(b: Builder, x: Value, indices: Value, whole: Sequence[int | Value]) -> Value:
     """What was pooled at its indices, in a tensor of those sizes."""
-    one = np.asarray([-1], np.int64)
     zeros = b.Expand(b.constant(np.zeros(1), b.dtype(x)), vector_of(b, [product_of(b, whole)]))
-    y: Value = b.ScatterElements(zeros, b.Reshape(indices, one), b.Reshape(x, one), axis=0)
+    y: Value = b.ScatterElements(zeros, b.Reshape(indices, [-1]), b.Reshape(x, [-1]), axis=0)
     return b.Reshape(y, vector_of(b, whole))

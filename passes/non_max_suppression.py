@@ -55,8 +55,8 @@ def _taken(
     lows, highs = _corners(b, boxes, centred)
     sizes = b.known_shape(scores)
     tensors: dict[str, Value] = {
-        "trips": b.constant(np.asarray(trips)),
-        "go": b.constant(np.asarray(True)),
+        "trips": b.constant(trips),
+        "go": b.constant(True),
         "scores": scores,
         "numbers": numbers_below(b, size(b, scores, 2), TensorProto.INT32, behind=0),
         "lows": b.Unsqueeze(lows, axes=[1]),

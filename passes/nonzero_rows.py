@@ -33,6 +33,8 @@ from ._row_dependence import Reading, Rows
 from ._scattering import REDUCING, REDUCTIONS, neutral, nonnegative
 from ._shapes import input_of, output_of, size, vector_of
 
+FORMERLY = "mask-rows"
+
 data, places, updates = var("data"), var("places"), var("updates")
 NO_ROWS = "its places, or what is written there, are of no rows"
 
@@ -236,6 +238,3 @@ def _numbers(b: Builder, flat: Value) -> Value:
         return b.constant(np.arange(count), TensorProto.INT32)
     end = b.Cast(count, to=TensorProto.INT32)
     return b.Range(0, end, 1)
-
-
-FORMERLY = "mask-rows"

@@ -19,6 +19,8 @@ import numpy as np
 from surgeon import Builder, Value, op, require, require_some, rule, var
 from surgeon.targets.conditions.inputs import unnamed_output
 
+from ._arithmetic import part
+
 MOST = 64  # steps
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DEFAULTS = {4: ("Sigmoid", "Tanh", "Tanh"), 3: ("Sigmoid", "Tanh"), 1: ("Tanh",)}  # activations, by how many gates
@@ -113,7 +115,7 @@ class Cell:
         if self.kind == "RNN":
             return (self.activations[0](whole),)
         f, g, h = self.activations
-        i, o, forget, new = (self._part(whole, k) for k in range(4))
+        i, o, forget, new = (part(self.b, whole, 1, k * self.size, (k + 1) * self.size) for k in range(4))
         added = self.b.Mul(f(i), g(new))
         cell = added if state[1] is None else self.b.Add(self.b.Mul(f(forget), state[1]), added)
         return self.b.Mul(f(o), h(cell)), cell
@@ -121,10 +123,10 @@ class Cell:
     def _gated(self, gates: Value, state: Value | None) -> Value:
         b, (f, g) = self.b, self.activations
         product = self._times(state, 0, 2)
-        both = b.Slice(gates, [0], [2 * self.size], [1])
+        both = part(b, gates, 1, 0, 2 * self.size)
         both = f(both if product is None else b.Add(both, product))
-        update, reset = self._part(both, 0), self._part(both, 1)
-        new = self._part(gates, 2)
+        update, reset = (part(b, both, 1, k * self.size, (k + 1) * self.size) for k in range(2))
+        new = part(b, gates, 1, 2 * self.size, 3 * self.size)
         if self.apart:
             own, shift = self._times(state, 2, 3), self.of_state[2 * self.size :]
             new = b.Add(new, b.Mul(reset, shift if own is None else b.Add(own, shift)))
@@ -137,6 +139,3 @@ class Cell:
         """A state times its weights for some gates; None for zeros."""
         rows = self.states[start * self.size : end * self.size]
         return None if state is None else self.b.MatMul(state, np.ascontiguousarray(rows.T))
-
-    def _part(self, gates: Value, k: int) -> Value:
-        return self.b.Slice(gates, [k * self.size], [(k + 1) * self.size], [1])

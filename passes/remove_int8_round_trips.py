@@ -17,6 +17,7 @@ from surgeon.ir.ranges import Ranges
 from ._arithmetic import LIMITS, WIDER
 from ._shapes import input_of
 
+FORMERLY = "detour"
 HANDED_ON = MOVES | {"MaxPool"}
 
 
@@ -57,6 +58,3 @@ def _carried(editor: Editor, value: Value | None) -> Value | None:
         return None
     found = Ranges(editor.model).of(source)
     return source if found.whole and found.is_within(*LIMITS[maker.attr("to")]) else None
-
-
-FORMERLY = "detour"

@@ -27,8 +27,9 @@ from surgeon import FLOATS, Builder, Node, Value, no_match, op, require, rule
 
 from . import _resampling_computed as computed
 from ._resampling import Axis, Taps, interpolated, nearest
-from ._shapes import sizes_of_all
+from ._shapes import constant_input, sizes_of_all
 
+ROUNDED = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")  # of lengths that scales give
 INPUTS = 11  # the opset from which roi, scales and sizes are inputs
 
 
@@ -67,7 +68,7 @@ def decompose(b, x):
             result = _resampled(b, result, at, taps, behind)
     if not outside.any():
         return result
-    beyond = b.constant(np.asarray(node.attr("extrapolation_value")), b.dtype(x))
+    beyond = b.constant(node.attr("extrapolation_value"), b.dtype(x))
     return b.Where(outside, beyond, result)
 
 
@@ -95,7 +96,7 @@ def _is_computed(b: Builder, given: list[Any]) -> bool:
 
 def _kept(b: Builder, given: list[Any]) -> list[bool]:
     """Which of the axes stay as they are, whatever their lengths."""
-    scales, roi = _known(b, 2), _roi(b)
+    scales, roi = constant_input(b, 2), _roi(b)
     if scales is not None:
         same = [bool(s == 1) for s in scales.reshape(-1)]
     else:
@@ -127,7 +128,7 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
     attr, result, shape, roi = b.root.attr, x, b.shape(x) or (), _roi(b)
     cubic = float(attr("cubic_coeff_a")) if attr("mode") == "cubic" else None
     mode, policy = attr("coordinate_transformation_mode"), attr("keep_aspect_ratio_policy") or "stretch"
-    rounded = mode in ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize") and _known(b, 2) is not None
+    rounded = mode in ROUNDED and constant_input(b, 2) is not None
     require(not rounded, f"{mode} follows from a length that is rounded at run time")
     to_one = attr("mode") == "nearest"
     own = to_one and mode == "half_pixel_symmetric"
@@ -152,7 +153,7 @@ def _at_run_time(b: Builder, x: Value, which: list[int], rank: int) -> Value:
             outside = beyond if outside is None else b.Or(outside, beyond)
     if outside is None:
         return result
-    return b.Where(outside, b.constant(np.asarray(attr("extrapolation_value")), b.dtype(x)), result)
+    return b.Where(outside, b.constant(attr("extrapolation_value"), b.dtype(x)), result)
 
 
 def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Value) -> Value:
@@ -161,7 +162,7 @@ def _summed(b: Builder, x: Value, at: int, rank: int, places: Value, weights: Va
     weights = b.Unsqueeze(weights, axes=behind) if behind else weights
     wide = weights if b.dtype(x) == TensorProto.FLOAT else b.Cast(weights, to=b.dtype(x))
     parts = b.Mul(b.Gather(x, places, axis=at), wide)
-    parts = b.Where(b.Equal(weights, 0.0), b.constant(np.asarray(0), b.dtype(x)), parts)
+    parts = b.Where(b.Equal(weights, 0.0), b.constant(0, b.dtype(x)), parts)
     return b.ReduceSum(parts, axes=[at + 1], keepdims=0)
 
 
@@ -175,7 +176,7 @@ def _before(b: Builder, line: Value, behind: int) -> Value:
 
 def _axes(b: Builder, given: list[Any]) -> list[Axis]:
     """Each axis that Resize is about, with its new length and its scale."""
-    roi, scales = (_known(b, position) for position in (1, 2))
+    roi, scales = (constant_input(b, position) for position in (1, 2))
     crops = b.root.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     require(roi is None or not crops or roi.shape == (2 * len(given),), "its region of interest has another size")
     require(roi is None or np.isfinite(roi).all(), "its region of interest has no end")
@@ -210,16 +211,6 @@ def _sizes(b: Builder, count: int) -> list[Any]:
     return [None] * count if found is None else list(found)
 
 
-def _known(b: Builder, position: int) -> np.ndarray | None:
-    """A constant input; None where it is left out or empty."""
-    value = b.root.input_at(position)
-    if value is None or b.shape(value) == (0,):
-        return None
-    known = b.value(value)
-    require(known is not None, f"its input {position} is computed")
-    return known
-
-
 def _taps(node: Node, axis: Axis) -> Taps:
     """What each new position along an axis is made of."""
     mode = node.attr("coordinate_transformation_mode")
@@ -241,5 +232,5 @@ def _resampled(b: Builder, x: Value, at: int, taps: Taps, behind: list[int]) -> 
     weights = taps.weights.reshape(*taps.weights.shape, *behind)
     parts = b.Mul(b.Gather(x, taps.places, axis=at), b.constant(weights, b.dtype(x)))
     if (weights == 0).any():
-        parts = b.Where(weights == 0, b.constant(np.asarray(0), b.dtype(x)), parts)
+        parts = b.Where(weights == 0, b.constant(0, b.dtype(x)), parts)
     return b.ReduceSum(parts, axes=[at + 1], keepdims=0)

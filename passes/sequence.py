@@ -270,7 +270,7 @@ def element(b, optional):
 def has_element(b, optional=None):
     if optional is not None and not b.dtype(optional):
         return b.constant(np.asarray(bool(_held(b, optional))))
-    return b.constant(np.asarray(optional is not None))
+    return b.constant(optional is not None)
 
 
 def _held(b: Builder, optional: Value) -> list[Value]:

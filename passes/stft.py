@@ -18,6 +18,7 @@ from onnx import TensorProto
 from surgeon import Builder, Value, attr, const, op, require, rule
 
 from ._fourier import LARGEST, basis
+from ._shapes import constant_input
 
 
 @rule(op.STFT("x", const("step"), ..., onesided=attr("onesided")), strategy="decompose")
@@ -41,9 +42,7 @@ def decompose(b, x, step, onesided):
 
 
 def _length(b: Builder, window: Value | None) -> int:
-    given = b.root.input_at(3)
-    known = b.value(given)
-    require(given is None or known is not None, "its frame_length is computed")
+    known = constant_input(b, 3, "frame_length")
     if known is not None:
         return int(known.reshape(()))
     shape: Any = None if window is None else b.shape(window)

@@ -51,7 +51,7 @@ def _turned(b: Builder, x: Value) -> Value:
     dtype = b.dtype(x)
     if dtype in INTEGERS:
         return b.Sub(-1, x)
-    lowest = b.constant(np.asarray(-np.inf), dtype)
+    lowest = b.constant(-np.inf, dtype)
     return b.Where(b.Equal(x, x), b.Neg(x), lowest)
 
 
@@ -67,7 +67,7 @@ def _by_rank(b: Builder, x: Value) -> Value:
     perm = [a for a in range(rank) if a != axis] + [axis]
     row = x if axis == rank - 1 else b.Transpose(x, perm=perm)
     if b.dtype(x) in FLOATS:
-        row = b.Where(b.Equal(row, row), row, b.constant(np.asarray(np.inf), b.dtype(x)))
+        row = b.Where(b.Equal(row, row), row, b.constant(np.inf, b.dtype(x)))
     each = b.Unsqueeze(row, axes=[rank])
     counts = [_before(b, row, each, start, min(BLOCK, size - start)) for start in range(0, size, BLOCK)]
     places = b.Cast(reduce(b.Add, counts), to=TensorProto.INT64)

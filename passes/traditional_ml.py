@@ -65,7 +65,7 @@ def imputer(b, x):
     require(filling.size, "it says nothing to fill gaps with")
     _require_columns(b, x, filling.size)
     gap = b.root.attr("replaced_value_int64" if whole else "replaced_value_float") or 0
-    there = b.IsNaN(x) if np.isnan(gap) else b.Equal(x, b.constant(np.asarray(gap), b.dtype(x)))
+    there = b.IsNaN(x) if np.isnan(gap) else b.Equal(x, b.constant(gap, b.dtype(x)))
     return b.Where(there, b.constant(filling, b.dtype(x)), x)
 
 
@@ -109,7 +109,7 @@ def linear_classifier(b, x):
         return b.Gather(labels, best, axis=0), transformed(b, scores, transform, rows)
     require(transform in (None, "NONE", "LOGISTIC"), f"its post_transform is {transform} of a single row")
     positive = b.Sigmoid(scores) if transform == "LOGISTIC" else scores
-    first, second = (b.constant(np.asarray([label]), INT64) for label in labels)
+    first, second = (b.constant([label], INT64) for label in labels)
     label = b.Where(b.Greater(b.Reshape(scores, [-1]), 0.0), second, first)
     return label, b.Concat(b.Sub(1.0, positive), positive, axis=1)
 

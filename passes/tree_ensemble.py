@@ -112,7 +112,7 @@ def _of_two(b: Builder, x: Value, forest: Forest, transform: str) -> tuple[Value
     add up to for the score of the second."""
     require(transform in ("NONE", "LOGISTIC"), f"its post_transform is {transform} of a single score")
     require(_numbers(b, "base_values").size < 2, "it has base_values for two classes, and weights for one")
-    first, second = (b.constant(np.asarray([label]), INT64) for label in b.root.attr("classlabels_int64s"))
+    first, second = (b.constant([label], INT64) for label in b.root.attr("classlabels_int64s"))
     score, positive = _with_base(b, _scores(b, x, forest, "SUM")), bool((forest.weights >= 0).all())
     chosen = b.Where(b.Greater(b.Reshape(score, [-1]), 0.5 if positive else 0.0), second, first)
     if transform == "LOGISTIC":

@@ -26,6 +26,9 @@ from surgeon.ir.operators import COMPARES, ELEMENTWISE, FILLS, MOVES, PICKS, RED
 from surgeon.ir.ranges import Ranges
 from surgeon.targets.unsupported import Kind
 
+FORMERLY = "small-integers"
+
+
 # What may return integers beyond the limits of what it reads: of integers alone, so no trait.
 OVERFLOWING = frozenset({"Abs", "Add", "BitShift", "BitwiseNot", "Mul", "Neg", "Sub"})
 BITS = frozenset({"BitwiseAnd", "BitwiseOr", "BitwiseXor"})
@@ -187,6 +190,3 @@ def _carrier(editor: Editor, b: Builder, value: Value) -> Value | None:
         return None
     b.matched = (*b.matched, maker, *ranges.reasons(source))  # the proof must see what keeps them within the type
     return source
-
-
-FORMERLY = "small-integers"

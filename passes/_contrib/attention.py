@@ -155,9 +155,6 @@ def _range(b: Builder, x: Value) -> Value:
     return numbers_to(b, size(b, x, 2))
 
 
-# ---- MultiHeadAttention ----------------------------------------------------------------------------------------------
-
-
 @body("MultiHeadAttention")
 def multi_head(b, query, key, value, bias, mask, added, past_key, past_value, length, indirection):
     require(length is None and indirection is None, "its keys are written into a cache that is passed on")
@@ -192,9 +189,6 @@ def _unpacked(
         parts = b.Split(bias, outputs=3, axis=0, split=widths)
         q, k, v = (b.Add(p, b.Reshape(w, [heads, -1])) for p, w in zip((q, k, v), parts, strict=True))
     return tuple(b.Transpose(p, perm=[0, 2, 1, 3]) for p in (q, k, v))
-
-
-# ---- rotary embedding ------------------------------------------------------------------------------------------------
 
 
 @body("RotaryEmbedding")
@@ -242,9 +236,6 @@ def rotated(b: Builder, x: Value, half: int, cos: Value, sin: Value, interleaved
     else:
         y = b.Concat(first, second, axis=3)
     return y if rest is None else b.Concat(y, rest, axis=3)
-
-
-# ---- QAttention ------------------------------------------------------------------------------------------------------
 
 
 @body("QAttention")
@@ -356,7 +347,7 @@ def _size(b: Builder, x: Value, axis: int) -> Value:
     require(shape is None or axis < len(shape), "an input has fewer dimensions than its definition says")
     size = None if shape is None else shape[axis]
     if isinstance(size, int):
-        return b.constant(np.asarray(size, np.int64))
+        return b.constant(size, TensorProto.INT64)
     return b.Gather(b.Shape(x), axis, axis=0)
 
 

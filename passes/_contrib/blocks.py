@@ -1,6 +1,5 @@
 """Activations, biases, and the operators that differ from ONNX's in their name or their layout alone."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,36 +10,17 @@ from surgeon.ir.operators import ELEMENTWISE
 from surgeon.ir.schemas import schema
 
 from .._arithmetic import part, pivoted, without_first
-from .table import Result, body, given, known, plus
-
-ROOT = math.sqrt(2 / math.pi)
-CUBIC = 0.044715
-
-
-def gelu(b: Builder, x: Value) -> Value:
-    """x * (1 + erf(x / sqrt(2))) / 2."""
-    if b.has_op("Gelu", b.dtype(x)):
-        return b.Gelu(x)
-    return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
-
-
-def fast_gelu(b: Builder, x: Value) -> Value:
-    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2."""
-    if b.has_op("Gelu", b.dtype(x)):
-        return b.Gelu(x, approximate="tanh")
-    cubed = b.Mul(b.Mul(x, x), x)
-    tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
-    return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
+from ..gelu import gelu
+from .table import Result, body, known, plus
 
 
 @body("Gelu", "BiasGelu")
-def bias_gelu(b: Builder) -> Result:
-    x, bias = given(b, 2)
+def bias_gelu(b, x, bias=None):
     return gelu(b, plus(b, x, bias))
 
 
-body("FastGelu")(lambda b, x, bias: fast_gelu(b, plus(b, x, bias)))
-body("GemmFastGelu")(lambda b, x, w, bias: fast_gelu(b, plus(b, b.MatMul(x, w), bias)))
+body("FastGelu")(lambda b, x, bias: gelu(b, plus(b, x, bias), "tanh"))
+body("GemmFastGelu")(lambda b, x, w, bias: gelu(b, plus(b, b.MatMul(x, w), bias), "tanh"))
 body("BiasAdd")(plus)
 
 

@@ -88,8 +88,8 @@ def early_layer_norm(b: Builder) -> Result:
 
 
 @body("GroupNorm")
-def group_norm(b: Builder) -> Result:
-    return grouped(b, *given(b, 3))
+def group_norm(b, x, gamma, beta):
+    return grouped(b, x, gamma, beta)
 
 
 @body("SkipGroupNorm")

@@ -10,13 +10,14 @@ from onnx import TensorProto
 
 from surgeon import Builder, Value, require
 
-from .blocks import activated, attributes, fast_gelu
-from .table import FLOAT, Result, body, given, known, plus, setting
+from ..gelu import gelu
+from .blocks import activated, attributes
+from .table import FLOAT, body, known, plus, setting
 
 
 @body("FusedMatMul", "TransposeMatMul")
-def fused_matmul(b: Builder) -> Result:
-    one, other = (_turned(b, v, name) for v, name in zip(given(b, 2), "AB", strict=True))
+def fused_matmul(b, one, other):
+    one, other = _turned(b, one, "A"), _turned(b, other, "B")
     y, alpha = b.MatMul(one, other), float(b.root.attr("alpha"))
     return y if alpha == 1 else b.Mul(y, alpha)
 
@@ -33,8 +34,8 @@ def _turned(b: Builder, x: Value, name: str) -> Value:
 
 
 @body("FusedGemm")
-def fused_gemm(b: Builder) -> Result:
-    y = b.node("Gemm", given(b, 3), 1, "", attributes(b, ("alpha", "beta", "transA", "transB")))
+def fused_gemm(b, x, w, bias):
+    y = b.node("Gemm", [x, w, bias], 1, "", attributes(b, ("alpha", "beta", "transA", "transB")))
     parameters = [b.root.attrs.get(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
     return activated(b, y, b.root.attr("activation"), parameters)
 
@@ -127,7 +128,7 @@ def _activated(b: Builder, x: Value) -> Value:
         opened = b.Mul(gate, b.Sigmoid(b.Mul(gate, alpha)))
         return cast(Value, b.Mul(opened, b.Add(number, beta)))
     bodies = {
-        "gelu": lambda: fast_gelu(b, x),
+        "gelu": lambda: gelu(b, x, "tanh"),
         "identity": lambda: x,
         "relu": lambda: b.Where(b.Greater(x, 0.0), x, b.constant(0.0, TensorProto.FLOAT)),  # the kernel's, 0 of NaN
         "silu": lambda: b.Mul(x, b.Sigmoid(x)),
