@@ -31,23 +31,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from surgeon import (
-    ANY,
-    HALVES,
-    PLUGIN,
-    Builder,
-    Dim,
-    Node,
-    Pattern,
-    Value,
-    attr,
-    const,
-    meaning,
-    op,
-    require,
-    rule,
-    var,
-)
+from surgeon import ANY, HALVES, PLUGIN, Builder, Node, Pattern, Value, attr, const, meaning, op, require, rule, var
 from surgeon.ir.model import Model
 from surgeon.rules.dimensions import bare
 from surgeon.targets.condition import dtype_name
@@ -281,7 +265,7 @@ def _restores(b: Builder, unsqueeze: Node, axis: int, rank: int | None) -> bool:
     return given == axis if rank is None else given % rank == axis % rank
 
 
-def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Dim] | None) -> bool:
+def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Any] | None) -> bool:
     """Whether a reshaped norm has x's dimensions but for a 1 at `axis`; one that is unknown follows from the others."""
     shape = b.shape(value)
     if shape is None or whole is None or len(shape) != len(whole):
@@ -292,7 +276,7 @@ def _has_kept_shape(b: Builder, value: Value, axis: int, whole: list[Dim] | None
     return shape[at] == 1 and (not differing or follows)
 
 
-def _expands_to(b: Builder, expand: Node, whole: list[Dim] | None, x: Value) -> bool:
+def _expands_to(b: Builder, expand: Node, whole: list[Any] | None, x: Value) -> bool:
     """Whether an Expand makes the norm no larger than x."""
     target = expand.inputs[1]
     shape = target.producer if target is not None else None
@@ -301,7 +285,7 @@ def _expands_to(b: Builder, expand: Node, whole: list[Dim] | None, x: Value) -> 
     return no_larger(b.elements(target), whole) or no_larger(b.dims(output_of(expand)), whole)
 
 
-def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Dim] | None) -> bool:
+def _tiles_to(b: Builder, tile: Node, axis: int, whole: list[Any] | None) -> bool:
     """Whether a Tile repeats the norm along the reduced axis alone, as often as x has elements there."""
     repeats = b.elements(tile.inputs[1])
     if repeats is None or whole is None or len(repeats) != len(whole):
@@ -381,7 +365,7 @@ def _as_used(b: Builder, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Dim] | None:
+def _reduced_dims(b: Builder, x: Value, axis: int) -> list[Any] | None:
     """The dimensions of x with 1 for the axis; None where the rank is unknown."""
     whole = b.dims(x)
     return whole and [1 if a == axis % len(whole) else d for a, d in enumerate(whole)]

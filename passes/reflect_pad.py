@@ -28,22 +28,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import (
-    ANY,
-    FLOATS,
-    HALVES,
-    PLUGIN,
-    Builder,
-    Pattern,
-    Value,
-    attr,
-    const,
-    meaning,
-    op,
-    require,
-    require_some,
-    rule,
-)
+from surgeon import ANY, FLOATS, HALVES, PLUGIN, Builder, Value, attr, const, meaning, op, require, require_some, rule
 
 from . import _pad
 
@@ -96,8 +81,8 @@ turned_mirror = op.Transpose(mirror, perm=attr("perm"))
 parts = op.Split(op.Shape(mirror) | op.Gather(op.Shape(mirror), ANY) | op.Shape(turned_mirror), ...)
 
 
-compressed: Pattern = turned_mirror | mirror
-choices: list[Pattern] = []
+compressed: Any = turned_mirror | mirror
+choices: list[Any] = []
 for _ in range(3):
     compressed = op.Compress(compressed, _pad.kept_of(parts))
     choices.append(compressed)

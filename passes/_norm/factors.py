@@ -42,13 +42,9 @@ def is_uniform(b: Builder, value: Value, number: float) -> bool:
 
 def varies_along(b: Builder, n: Normalisation, factors: Iterable[Value], axis: int) -> bool:
     """Whether one of the factors has more than one element along an axis of x, and along that one alone."""
-    for value in factors:
-        shape = b.shape(value)
-        if shape is None or len(shape) > n.rank:
-            continue
-        if [a for a, d in enumerate(_padded(shape, n.rank)) if d != 1] == [axis]:
-            return True
-    return False
+    shapes = [b.shape(value) for value in factors]
+    padded = [_padded(shape, n.rank) for shape in shapes if shape is not None and len(shape) <= n.rank]
+    return any([a for a, d in enumerate(shape) if d != 1] == [axis] for shape in padded)
 
 
 def has_full_shape(b: Builder, n: Normalisation, factors: Iterable[Value]) -> bool:
