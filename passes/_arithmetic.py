@@ -1,5 +1,6 @@
 """Arithmetic that passes write alike: integers in fp32 and in wider types, rounding, half precision, elimination."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,23 @@ def in_fp32(b: Builder) -> Value:
     """The root computed in fp32, with only its result rounded, to the type of its first input."""
     wide = b.again([None if v is None else b.wide(v) for v in b.root.inputs])
     return b.Cast(wide, to=b.dtype(require_some(b.root.inputs[0])))
+
+
+ROOT, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of Gelu with tanh
+
+
+def gelu_formula(b: Builder, x: Value, approximate: str | None = None) -> Value:
+    """Gelu without the node."""
+    if approximate != "tanh":
+        return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
+    cubed = b.Mul(b.Mul(x, x), x)
+    tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
+    return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
+
+
+def gelu(b: Builder, x: Value, approximate: str | None = None) -> Value:
+    """The node where ONNX has it for the type of x, else the formula."""
+    return b.Gelu(x, approximate=approximate) if b.has_op("Gelu", b.dtype(x)) else gelu_formula(b, x, approximate)
 
 
 def over_nothing(b: Builder, op: str, x: Value) -> Any:

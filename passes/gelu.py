@@ -16,7 +16,9 @@ Price     [1,128,768] in ONNX Runtime on one thread: with erf 5 nodes, in the sa
 
 import math
 
-from surgeon import FLOATS, Builder, Pattern, Value, attr, op, require, rewrites, rule, var
+from surgeon import FLOATS, Pattern, attr, op, require, rewrites, rule, var
+
+from ._arithmetic import CUBIC, ROOT, gelu, gelu_formula
 
 x = var("x")
 
@@ -31,8 +33,6 @@ def halved_product(a: Pattern, b: Pattern) -> Pattern:
 erf = op.Erf(x / math.sqrt(2) | x * math.sqrt(0.5))
 by_erf = halved_product(x, erf + 1) | x * (erf * 0.5 + 0.5)
 
-ROOT = math.sqrt(2 / math.pi)
-CUBIC = 0.044715
 square = x * x | op.Pow(x, 2)
 cube = square * x | op.Pow(x, 3)
 
@@ -60,21 +60,7 @@ fuse = rewrites(by_erf, op.Gelu(x), requires="Gelu")
 fuse_tanh = rewrites(by_tanh, op.Gelu(x, approximate="tanh"), requires="Gelu")
 
 
-def formula(b: Builder, x: Value, approximate: str | None = None) -> Value:
-    """Gelu without the node."""
-    if approximate != "tanh":
-        return b.Mul(b.Mul(x, b.Add(b.Erf(b.Div(x, math.sqrt(2))), 1.0)), 0.5)
-    cubed = b.Mul(b.Mul(x, x), x)
-    tanh = b.Tanh(b.Mul(b.Add(x, b.Mul(cubed, CUBIC)), ROOT))
-    return b.Mul(b.Mul(x, b.Add(tanh, 1.0)), 0.5)
-
-
-def gelu(b: Builder, x: Value, approximate: str | None = None) -> Value:
-    """The node where ONNX has it for the type of x, else the formula."""
-    return b.Gelu(x, approximate=approximate) if b.has_op("Gelu", b.dtype(x)) else formula(b, x, approximate)
-
-
-decompose = rewrites(op.Gelu(x, approximate=attr("approximate")), formula, strategy="decompose")
+decompose = rewrites(op.Gelu(x, approximate=attr("approximate")), gelu_formula, strategy="decompose")
 scaled = op.Neg(x) * math.sqrt(0.5) | op.Neg(x) / math.sqrt(2) | x * -math.sqrt(0.5)
 
 

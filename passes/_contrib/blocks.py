@@ -9,8 +9,7 @@ from surgeon import Builder, Decline, Value, require
 from surgeon.ir.operators import ELEMENTWISE
 from surgeon.ir.schemas import schema
 
-from .._arithmetic import part, pivoted, without_first
-from ..gelu import gelu
+from .._arithmetic import gelu, part, pivoted, without_first
 from .table import Result, body, known, plus
 
 

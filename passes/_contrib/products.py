@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from surgeon import Builder, Value, require
 
-from ..gelu import gelu
+from .._arithmetic import gelu
 from .blocks import activated, attributes
 from .table import FLOAT, body, known, plus, setting
 
