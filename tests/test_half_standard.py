@@ -7,10 +7,12 @@ import onnx.parser
 import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
+from surgeon.ir.model import Model
 from surgeon.precision import convert
 from surgeon.precision.comparison import Comparison, Moved, OutputError
 from surgeon.precision.conversion import PrecisionResult, _note_steps
 from surgeon.precision.data import Samples
+from surgeon.precision.inputs import row_numbers
 from surgeon.precision.standard import mean_error
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -163,6 +165,18 @@ def test_errors_that_are_far_apart_make_a_larger_one_likely() -> None:
         assert found.relative == pytest.approx(errors[-1], rel=1e-3)
         likely[name] = found.likely / found.relative
     assert 1 < likely["alike"] < 1.6 < likely["apart"]
+
+
+def test_variants_have_row_numbers_in_another_order() -> None:
+    """Eight equal samples would say nothing of another input."""
+    text = (
+        "g (int64[1,9] ids, int64[1,9] mask) => (float[1,9,4] y, int64[1,9] m) { y = Gather (t, ids) m = Neg (mask) }"
+    )
+    model = model_of(text, t=np.zeros((50, 4), np.float32))
+    given = {"ids": np.arange(9)[None], "n": np.arange(9)[None]}
+    variants = list(Samples.of([given]).varied(row_numbers(Model(model))))
+    assert len({tuple(v["ids"][0]) for v in variants}) == len(variants) == 8
+    assert all(sorted(v["ids"][0]) == list(range(9)) and (v["n"] == given["n"]).all() for v in variants)
 
 
 def test_a_state_that_nearly_turns_makes_a_larger_error_likely() -> None:

@@ -66,7 +66,7 @@ from surgeon.precision.data import SEVERAL, Samples
 from surgeon.precision.default_load import make_loadable
 from surgeon.precision.emit import Apart, Emitter
 from surgeon.precision.formats import BF16, FP16, Format
-from surgeon.precision.inputs import NoInputs, plausible
+from surgeon.precision.inputs import NoInputs, plausible, row_numbers
 from surgeon.precision.operators import HEAVY, spectra
 from surgeon.precision.plan import COMPUTED, Plan
 from surgeon.precision.planner import SCALED, Planner
@@ -224,13 +224,14 @@ def _samples(
             raise UsageError("the calibration data has no inputs.")
         more = SEVERAL - len(feeds)
         if more > 0:
-            of = "it" if len(feeds) == 1 else "them"
+            of, rows = "it" if len(feeds) == 1 else "them", row_numbers(Model(model, base))
+            ordered = ", row numbers in another order" if rows else ""
             result.inputs = [
                 f"the data: {NUMBERS[len(feeds)]} sample{'s'[len(feeds) == 1 :]}, and {NUMBERS[more]} made from {of} "
-                "(mirrored, shifted, darker, noisy, with less contrast), all used to choose what stays fp32 and to "
-                "measure the errors"
+                f"(mirrored, shifted, darker, noisy, with less contrast{ordered}), all used to choose what stays fp32 "
+                "and to measure the errors"
             ]
-            return feeds.varied(), "data", True
+            return feeds.varied(rows), "data", True
         half = (
             f"{len(feeds)} samples, every second one used to choose what stays fp32, the others to measure the errors"
         )

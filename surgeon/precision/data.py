@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -64,8 +64,11 @@ class Samples:
         """All samples but those of `part(start, step)`."""
         return Samples(lambda: (load for k, load in enumerate(self._loads()) if k % step != start))
 
-    def varied(self) -> Samples:
-        """The samples, and as many made of them as make SEVERAL; see VARIANTS. Integers stay.
+    def varied(self, rows: Collection[str] = ()) -> Samples:
+        """The samples, and as many made of them as make SEVERAL; see VARIANTS. Integers stay, but for the order of row
+        numbers.
+
+        rows  the names of inputs that are row numbers of a table, such as token ids
 
         Few samples say little about the error on others: how far the errors of these are apart says more.
         """
@@ -74,7 +77,7 @@ class Samples:
             given = list(self._loads())
             yield from given
             for number, change in enumerate(VARIANTS[: max(0, SEVERAL - len(given))]):
-                yield partial(_variant, given[number % len(given)], change)
+                yield partial(_variant, given[number % len(given)], change, number, rows)
 
         return Samples(loads)
 
@@ -139,13 +142,18 @@ VARIANTS: Sequence[Change] = (
 SEVERAL = 1 + len(VARIANTS)  # samples, of which one half can choose, and the other give the errors
 
 
-def _variant(load: Load, change: Change) -> Feeds:
-    """A sample with each array of floats changed."""
+def _variant(load: Load, change: Change, number: int, rows: Collection[str]) -> Feeds:
+    """A sample with each array of floats changed, and row numbers in another order."""
     found = load()
     for name, array in found.items():
-        if array.dtype.kind == "f" and array.size and array.ndim:
-            axes = sorted(range(array.ndim), key=lambda axis: (-array.shape[axis], -axis))
+        if not array.size or not array.ndim:
+            continue
+        axes = sorted(range(array.ndim), key=lambda axis: (-array.shape[axis], -axis))
+        if array.dtype.kind == "f":
             found[name] = np.asarray(change(array, axes)).astype(array.dtype)
+        elif name in rows:
+            order = np.random.default_rng(number).permutation(array.shape[axes[0]])
+            found[name] = np.take(array, order, axes[0])
     return found
 
 

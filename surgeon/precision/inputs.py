@@ -228,11 +228,10 @@ def _guesses(model: Model) -> dict[str, Guess]:
 
 def _guess(model: Model, value: Value) -> Guess | None:
     elem, shape, name = model.dtype(value), model.shape(value), value.name.lower()
-    movers = MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}
-    nodes = [node for node, _ in readers([value], lambda node: node.op in movers)]
-    rows = [r for r in (_rows(model, n, value) for n in nodes) if r]
-    if rows and elem in FLOATS | {TensorProto.INT64, TensorProto.INT32}:
-        return _ids(min(rows))
+    nodes = _read_by(value)
+    rows = _fewest_rows(model, value, nodes)
+    if rows:
+        return _ids(rows)
     if elem in FLOATS or elem == TensorProto.UINT8:
         if shape is not None and is_image(shape):
             is_bytes = elem == TensorProto.UINT8 or any(_scales_bytes(model, n) for n in nodes)
@@ -268,7 +267,25 @@ def _scales_bytes(model: Model, node: Node) -> bool:
     return bool((1 / numbers if node.key == "Mul" else numbers).max() >= BYTE)
 
 
-def _rows(model: Model, node: Node, value: Value) -> int | None:
+def row_numbers(model: Model) -> set[str]:
+    """The inputs of integers that are row numbers of a table, such as token ids."""
+    values = [model.graph.values[info.name] for info in given_inputs(model.proto)]
+    return {v.name for v in values if v.name and model.dtype(v) not in FLOATS and _fewest_rows(model, v, _read_by(v))}
+
+
+def _read_by(value: Value) -> list[Node]:
+    """The nodes that read an input, after what moves or casts it."""
+    movers = MOVES - {"Gather", "GatherND", "GatherElements"} | {"Cast"}
+    return [node for node, _ in readers([value], lambda node: node.op in movers)]
+
+
+def _fewest_rows(model: Model, value: Value, nodes: Sequence[Node]) -> int:
+    """The rows of the smallest table that a Gather indexes by the tensor; 0 where none does."""
+    is_index = model.dtype(value) in FLOATS | {TensorProto.INT64, TensorProto.INT32}
+    return min((r for r in (_rows(model, n) for n in nodes) if r and is_index), default=0)
+
+
+def _rows(model: Model, node: Node) -> int | None:
     """The number of rows of the table that a Gather indexes by the tensor; None for any other node."""
     if node.key != "Gather" or node.inputs[0] is None or not model.is_constant(node.inputs[0]):
         return None
