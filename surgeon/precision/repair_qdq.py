@@ -279,7 +279,7 @@ class Repair:
         worst = self._by_share()
         for margin in (MARGIN, 1.0):
             self.placed = self._without(worst[: self._fewest(worst, self.before.times(margin), placed)], placed)
-            if self.placed.int8:
+            if self.placed.int8 or self._alone([]):
                 break
         if self.source is None and not self.placed.int8:
             self.placed = placed
