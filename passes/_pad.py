@@ -224,12 +224,9 @@ def sources(value: Value | None) -> list[Value]:
 
 def common_source(inputs: list[Value | None]) -> int | None:
     """Which input of a Concat is x: the only one that is itself, and that all the others may be cut from."""
-    chains = [sources(v) for v in inputs]
-    for at, x in enumerate(inputs):
-        others = [chain for k, chain in enumerate(chains) if k != at]
-        if all(x in chain for chain in others):
-            return None if any(v is x for k, v in enumerate(inputs) if k != at) else at
-    return None
+    common = set.intersection(*(set(sources(v)) for v in inputs))
+    found = [at for at, x in enumerate(inputs) if x in common]
+    return found[0] if len(found) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from ._resampling import Axis, Taps, interpolated, nearest
 from ._shapes import constant_input, sizes_of_all
 
 ROUNDED = ("align_corners", "half_pixel_symmetric", "tf_crop_and_resize")  # of lengths that scales give
+LARGEST = 2**24  # elements along an axis
 INPUTS = 11  # the opset from which roi, scales and sizes are inputs
 
 
@@ -213,6 +214,7 @@ def _sizes(b: Builder, count: int) -> list[Any]:
 
 def _taps(node: Node, axis: Axis) -> Taps:
     """What each new position along an axis is made of."""
+    require(axis.made <= LARGEST, f"an axis gets more than {LARGEST} elements")
     mode = node.attr("coordinate_transformation_mode")
     if node.attr("mode") == "nearest":
         return nearest(axis, mode, node.attr("nearest_mode"))

@@ -99,6 +99,7 @@ class _Direction(NamedTuple):
 def _samples(b: Builder, along: _Direction) -> tuple[Value, Value]:
     """[rois, samples]: where the samples are; which of them are at the image at all."""
     count = along.bins * b.root.attr("sampling_ratio")
+    require(0 < count <= LARGEST, f"it takes {count} samples along an axis")
     steps = (np.arange(count) + 0.5) / count
     at = b.Add(b.Mul(along.extent, b.constant(steps[None], along.dtype)), along.first)
     return at, b.And(b.Not(b.Less(at, -1.0)), b.Not(b.Greater(at, along.end(b))))

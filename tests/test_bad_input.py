@@ -195,6 +195,16 @@ def too_few_inputs(model: ModelProto) -> None:
     model.graph.node[1].input[:] = ["h"]
 
 
+def constant_without_a_value(model: ModelProto) -> None:
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["c"]))
+    model.graph.node[1].input[:] = ["c"]
+
+
+def dots_without_an_end(model: ModelProto) -> None:
+    """Over which ONNX's inference does not end."""
+    model.graph.node[1].CopyFrom(helper.make_node("Einsum", ["h"], ["y"], equation="....", name="second"))
+
+
 def input_left_out_of_a_call(model: ModelProto) -> None:
     """The function hands it to another function, and a node of that needs it."""
     calling(-1, deep=2)(model)
@@ -279,6 +289,8 @@ INPUTS = {
     "duplicate name": (edited(duplicate), "'h'"),
     "duplicate input": (edited(duplicate_input), "'x'"),
     "input left out": (edited(input_left_out), "leaves out the input 'B', which Add needs"),
+    "constant without a value": (edited(constant_without_a_value), "the Constant node of 'c' has 0 attributes"),
+    "dots without an end": (edited(dots_without_an_end), "has dots in its equation other than one '...' a term"),
     "too few inputs": (edited(too_few_inputs), "leaves out the input 'X', which Where needs"),
     "input left out of a call": (edited(input_left_out_of_a_call), "'more' of the function f1"),
     "a function that calls itself": (edited(calling(0, deep=1)), "'d::f0' calls itself"),

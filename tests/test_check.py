@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,6 +132,18 @@ def test_what_the_parser_alone_refuses_is_not_taken(
     assert main(["check", file, "--target", "rtx"]) == 1
     printed = capsys.readouterr().out
     assert "  squeeze  Compress  no pass" in printed and "1 unsupported node" in printed
+
+
+@RTX
+def test_a_parser_that_takes_too_long_or_crashes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, target = write(tmp_path, TAKEN), Target.parse("rtx")
+    monkeypatch.setattr("surgeon.trt.refusals.parser_refusals", lambda trt, source: os.abort())
+    answer = ask(file, target)
+    assert answer is not None and [u.why for u in answer.refused] == ["the parser crashes (SIGABRT)"]
+    monkeypatch.setattr("surgeon.trt.refusals.parser_refusals", lambda trt, source: time.sleep(60))
+    monkeypatch.setattr("surgeon.trt.refusals.SECONDS", 0.2)
+    answer = ask(file, target)
+    assert answer is not None and answer.why_not.endswith("takes longer than 0.2 s") and not answer.refused
 
 
 @RTX

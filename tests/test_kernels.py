@@ -452,6 +452,15 @@ def test_fix_says_for_which_sizes_and_that_the_original_does_not_build(tmp_path:
 
 
 @RTX
+def test_fix_gives_up_an_engine_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surgeon.trt.kernels.SECONDS", 0.01)
+    fixed = fix(write(tmp_path, "attention_fp32"), target="rtx")
+    why = "TensorRT-RTX takes longer than 0.01 s to build it"
+    assert fixed.ok and fixed.kernels == f"the kernels are not counted: {why}"
+    assert fixed.built is not None and str(fixed.built).startswith("the command below was not tried: TensorRT-RTX 1.")
+
+
+@RTX
 def test_without_tensorrt_rtx_nothing_is_guessed_and_the_bytes_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,8 +71,11 @@ def constant_value(proto: NodeProto) -> np.ndarray | None:
     """The tensor of a Constant node, whichever of its attributes holds it.
 
     None where each call of the function that it is in says it, and where its numbers are in a file of their own.
-    Raises ModelError for a sparse one.
+    Raises ModelError for a sparse one, and where it has no value or several.
     """
+    if len(proto.attribute) != 1:
+        named = ", ".join(proto.output)
+        raise ModelError(f"the Constant node of '{named}' has {len(proto.attribute)} attributes. It needs one value.")
     (attribute,) = proto.attribute
     if attribute.ref_attr_name or attribute.t.data_location == TensorProto.EXTERNAL:
         return None

@@ -134,9 +134,10 @@ class Fork(Generic[G, T]):
         return here
 
 
-def survived(call: Callable[[], T]) -> T:
-    """The result of one call that is made in a fork of this process. Raises Crashed, and what the call raises."""
-    fork: Fork[None, T] = Fork(lambda _: call())
+def survived(call: Callable[[], T], *, seconds: float = math.inf) -> T:
+    """The result of one call that is made in a fork of this process, and may take so many seconds. Raises Crashed,
+    Exceeded, and what the call raises."""
+    fork: Fork[None, T] = Fork(lambda _: call(), seconds=seconds)
     try:
         return fork(None)
     finally:

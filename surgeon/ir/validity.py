@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,8 @@ def check_nodes(graph: Graph) -> None:
         if wanted:
             for node in nodes:
                 _check_attributes(node, wanted)
+        for node in nodes if key == "Einsum" else ():
+            _check_dots(node)
         last = max(needed, default=-1)
         is_called = key in graph.model.functions
         for node in nodes if needed or is_called else ():
@@ -60,6 +63,13 @@ def _operators_of(graph: Graph) -> Iterator[tuple[str, Iterable[Node], tuple[str
         first = next(iter(nodes), None)
         if first is not None:
             yield key, nodes, (first.op, first.domain, opsets.get(first.domain, 1))
+
+
+def _check_dots(node: Node) -> None:
+    """Raise ModelError for dots other than one '...' a term: ONNX's inference does not end over four."""
+    terms = re.split("[,>]", str(node.attr("equation") or ""))
+    if any(term.replace("...", "", 1).count(".") for term in terms):
+        raise ModelError(f"{node.label} has dots in its equation other than one '...' a term. Export the model again.")
 
 
 def _check_inputs(node: Node, needed: Mapping[int, str]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnx_graphsurgeon import Graph
 
 ModelLike: TypeAlias = "ModelProto | str | os.PathLike[str] | Graph"
-REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+REFUSALS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError)  # of an unknown type
 
 
 class Source:

@@ -22,6 +22,7 @@ from surgeon.ir.following import readers
 from surgeon.ir.lattice import FLOATS, static_sizes
 from surgeon.ir.model import Model
 from surgeon.ir.operators import COMPARES, MOVES
+from surgeon.ir.process import Crashed, Exceeded, survived
 from surgeon.ir.protos import given_inputs, types_held
 from surgeon.ir.run import Runner, Unrunnable
 from surgeon.pipeline.advice import advice_for
@@ -46,6 +47,7 @@ from surgeon.targets.dtypes import PACKED
 from surgeon.targets.target import Target
 from surgeon.trt.engine import serialized
 from surgeon.trt.kernels import LARGE, Told, told
+from surgeon.trt.kernels import SECONDS as BUILD_SECONDS
 from surgeon.trt.profiles import (
     Profile,
     guessed_profile,
@@ -231,8 +233,7 @@ def fixed(source: Source, out: str | Path | None, options: Options) -> Fixed:
     if parsed.parser and not parsed.refused and options.target.rtx:
         runs = told(place, source.path, options.target, {name: opt for name, (_, opt, _) in profile.items()})
         if ready:
-            is_large = size_of(files) >= LARGE
-            profile, built = (profile, TrialBuild(title(use(RTX)))) if is_large else built_for(place, profile)
+            profile, built = _tried(place, profile, runs, size_of(files))
     ready = ready and (built is None or not built.why)
     stays = not ready or bool(report.refused)
     where, command = next_command(place, profile, options.target, result.model) if ready else ("", "")
@@ -317,7 +318,7 @@ def _parsed(file: Path, target: Target) -> Parsed:
     found = ask(str(file), target)
     if found is None:
         return Parsed(why_not=why_not(target) or "the TensorRT that is installed here does not load")
-    return Parsed(found.parser, tuple(found.refused))
+    return Parsed("" if found.why_not else found.parser, tuple(found.refused), found.why_not)
 
 
 def _loaded(source: Source, result: Result) -> Loaded:
@@ -437,17 +438,19 @@ class TrialBuild:
     runtime  such as "TensorRT-RTX 1.7.1.116"
     size     of the engine, in bytes; 0 where it was not built
     why      why it does not build; empty where it does, and where that was not tried
+    untried  why it was not tried to the end; empty where it was
     """
 
     runtime: str
     size: int = 0
     why: str = ""
+    untried: str = ""
 
     def __str__(self) -> str:
         if self.why:
             return f"{self.runtime} does not build it: {self.why}"
-        if not self.size:
-            return f"the command below was not tried: {self.runtime} takes minutes for a model above 1 GB"
+        if self.untried:
+            return f"the command below was not tried: {self.runtime} {self.untried}"
         return f"{self.runtime} builds it, {size_text(self.size)}"
 
 
@@ -489,6 +492,16 @@ def _interface(model: ModelProto) -> list[tuple[str, int, list[int | None]]]:
     return [(name, t.elem_type, [d.dim_value if d.dim_value > 0 else None for d in t.shape.dim]) for name, t in inputs]
 
 
+def _tried(file: Path, profile: Profile, runs: Told, size: int) -> tuple[Profile, TrialBuild]:
+    """`built_for`, where it is worth a build: not of a large model, and not again where the kernels were counted."""
+    why = "takes minutes for a model above 1 GB" if size >= LARGE else runs.gave_up
+    if why:
+        return profile, TrialBuild(title(use(RTX)), untried=why)
+    if runs.after is not None and not profile:
+        return profile, TrialBuild(title(use(RTX)), runs.after.size)
+    return built_for(file, profile)
+
+
 def built_for(file: Path, profile: Profile) -> tuple[Profile, TrialBuild]:
     """Build an engine with TensorRT-RTX, which takes seconds: for a profile, or for its usual shapes alone where that
     fails. The profile it builds for, else the one that was given."""
@@ -499,9 +512,17 @@ def built_for(file: Path, profile: Profile) -> tuple[Profile, TrialBuild]:
 
 
 def _built(file: Path, profile: Profile) -> TrialBuild:
-    trt = use(RTX)
+    runtime = title(use(RTX))
     try:
-        profiles = with_values([profile] if profile else [], read(file), "surgeon build", file.parent)
-        return TrialBuild(title(trt), len(serialized(trt, file, profiles=profiles)))
+        return TrialBuild(runtime, survived(partial(_size_of_engine, file, profile), seconds=BUILD_SECONDS))
+    except Exceeded as limit:
+        return TrialBuild(runtime, untried=f"{limit} to build it")
+    except Crashed as crash:
+        return TrialBuild(runtime, why=f"it crashes ({crash})")
     except (EngineError, UsageError) as error:
-        return TrialBuild(title(trt), why=" ".join(" ".join(map(str, error.args)).split()))
+        return TrialBuild(runtime, why=" ".join(" ".join(map(str, error.args)).split()))
+
+
+def _size_of_engine(file: Path, profile: Profile) -> int:
+    profiles = with_values([profile] if profile else [], read(file), "surgeon build", file.parent)
+    return len(serialized(use(RTX), file, profiles=profiles))

@@ -19,7 +19,7 @@ from onnx import ModelProto
 from surgeon.errors import EngineError, SurgeonError, UsageError, did_you_mean
 from surgeon.ir.files import content, read, read_all, size_of, write
 from surgeon.ir.lattice import Shapes
-from surgeon.ir.process import Crashed, survived
+from surgeon.ir.process import Crashed, Exceeded, survived
 from surgeon.pipeline.options import Options
 from surgeon.precision.rewriting import samples_of
 from surgeon.precision.tuning import Measure, Moved
@@ -33,6 +33,7 @@ from surgeon.trt.program import MAGIC, Engine, Kernel, Program, engine_of, is_en
 from surgeon.trt.refusals import why_not
 from surgeon.trt.runtime import CLASSIC, RTX, choose_runtime, gpu, importable, title, use
 
+SECONDS = 60.0  # that a build may take whose engine is not kept
 LARGE = 1_000_000_000  # bytes of a model that is not built only to count its kernels
 
 
@@ -42,12 +43,14 @@ class Seen:
 
     shapes   of the inputs, as the engine was built; empty where the file is an engine
     dynamic  the inputs of the model whose sizes were chosen
+    size     of the engine, in bytes; 0 where the file is one
     """
 
     path: Path
     engine: Engine
     shapes: dict[str, list[int]]
     dynamic: Collection[str] = ()
+    size: int = 0
 
     @property
     def program(self) -> Program:
@@ -123,7 +126,7 @@ def kernels(
         progress=progress,
     )  # fmt: skip
     names = {n.name for n in model.graph.node}
-    return Seen(path, _read(path, engine, sizes, names, values), sizes, names_of_dynamic(model))
+    return Seen(path, _read(path, engine, sizes, names, values), sizes, names_of_dynamic(model), len(engine))
 
 
 def _read(
@@ -172,11 +175,13 @@ def _capability(trt: Any, text: str) -> Any:
 class Told:
     """What TensorRT-RTX runs of a rewritten model, in one line.
 
-    after  the programs and their kernels; None where nothing is known
+    after    the programs and their kernels; None where nothing is known
+    gave_up  "takes longer than 60 s to build it"; empty where it does not
     """
 
     text: str = ""
     after: Seen | None = None
+    gave_up: str = ""
 
 
 def told(written: Path, original: Path | None, target: Target, like: Shapes | None = None) -> Told:
@@ -186,20 +191,26 @@ def told(written: Path, original: Path | None, target: Target, like: Shapes | No
     like      the sizes of dynamic inputs; None is a usual size of each
 
     Empty where the target is another one, where no TensorRT-RTX is installed, and where it does not build the model.
+    An engine that takes longer than SECONDS is given up, which the text says.
     """
     if not target.rtx or why_not(target):
         return Told()
     if size_of(read_all(written)[1]) > LARGE:
         return Told(f"the kernels of so large a model are not counted: surgeon kernels {shlex.quote(str(written))}")
     try:
-        after = survived(partial(kernels, written, like=like, runtime="rtx"))
+        after = survived(partial(kernels, written, like=like, runtime="rtx"), seconds=SECONDS)
+    except Exceeded as limit:
+        why = f"{limit} to build it"
+        return Told(f"the kernels are not counted: TensorRT-RTX {why}", gave_up=why)
     except (SurgeonError, Crashed):
         return Told()
     sizes = f"; {after.built_for}" if after.dynamic else ""
     if original is None:
         return Told(f"{summary(after.program)}{sizes}", after)
     try:
-        before = survived(partial(kernels, original, like=after.shapes, runtime="rtx")).program
+        before = survived(partial(kernels, original, like=after.shapes, runtime="rtx"), seconds=SECONDS).program
+    except Exceeded as limit:
+        return Told(f"{summary(after.program)}; TensorRT-RTX {limit} to build the original{sizes}", after)
     except (SurgeonError, Crashed):
         return Told(f"{summary(after.program)}; TensorRT-RTX does not build the original{sizes}", after)
     return Told(f"{summary(after.program, before)}{sizes}", after)

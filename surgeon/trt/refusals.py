@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from surgeon.errors import SurgeonError
 from surgeon.ir.files import as_text, read
+from surgeon.ir.process import Crashed, Exceeded, survived
 from surgeon.ir.protos import label_of
 from surgeon.pipeline.check import Untaken, fixed_by
 from surgeon.report import target_name
@@ -17,6 +18,7 @@ from surgeon.targets.releases import row_of
 from surgeon.targets.target import Target
 from surgeon.trt.runtime import CLASSIC, RTX, PolygraphyLog, gpu, target_of, title, use
 
+SECONDS = 60.0  # that a parser may take
 # What a parser adds to its errors about sizes where there is no GPU, and alone says nothing of the model.
 _NO_DRIVER = re.compile(r"(\[\S+::catchCudaError\S*\] )?Error Code 1: Cuda Runtime \(.*?cudaError[^()]*\)*\s*")
 
@@ -61,14 +63,22 @@ def _parser_errors(trt: Any, source: Path) -> list[Untaken]:
 
 def parser_error(error: Any, proto: Any) -> Untaken:
     """One error of the parser: the node and why. TensorRT 10 names the node; before that there is its number."""
-    why = " ".join(str(error.desc()).split())
-    name = error.node_name() if hasattr(error, "node_name") else ""
-    op = error.node_operator() if hasattr(error, "node_operator") else ""
+    why = " ".join(_text(error.desc).split())
+    name = _text(error.node_name) if hasattr(error, "node_name") else ""
+    op = _text(error.node_operator) if hasattr(error, "node_operator") else ""
     nodes = proto.graph.node
     if not name and 0 <= error.node() < len(nodes) and op in ("", nodes[error.node()].op_type):
         node = nodes[error.node()]
         return Untaken(label_of(node), node.op_type, why)
     return Untaken(name, op, why)
+
+
+def _text(said: Callable[[], Any]) -> str:
+    """What TensorRT says; it cuts a text of the model anywhere, so it may not be UTF-8."""
+    try:
+        return str(said())
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
 
 
 def _builder_error(line: str, proto: Any) -> Untaken:
@@ -99,10 +109,14 @@ def refusal_lines(trt: Any, source: Path, found: Sequence[Untaken]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a parser: its name and version, and the nodes that it refuses, in its own words."""
+    """The answer of a parser: its name and version, and the nodes that it refuses, in its own words.
+
+    why_not  why it gave none; empty where it did
+    """
 
     parser: str
     refused: list[Untaken]
+    why_not: str = ""
 
 
 def ask(file: str, target: Target) -> Answer | None:
@@ -112,11 +126,22 @@ def ask(file: str, target: Target) -> Answer | None:
     try:
         trt = use(_module(target))
         with PolygraphyLog():
-            refused = parser_refusals(trt, Path(file))
+            refused = _refusals_apart(trt, Path(file))
+    except Exceeded as limit:
+        return Answer(title(trt), [], f"{title(trt)} {limit}")
+    except Crashed as crash:
+        return Answer(title(trt), [Untaken("", "", f"the parser crashes ({crash})")])
     except SurgeonError:  # it does not load, or Polygraphy drives the other one in this process
         return None
     told = [replace(refusal, why=_NO_DRIVER.sub("", refusal.why).strip()) for refusal in refused]
     return None if any(not refusal.why for refusal in told) else Answer(title(trt), told)
+
+
+def _refusals_apart(trt: Any, file: Path) -> list[Untaken]:
+    """`parser_refusals`, by TensorRT-RTX in a process of its own. TensorRT uses the GPU, which no fork can share."""
+    if trt.__name__ != RTX:
+        return parser_refusals(trt, file)
+    return survived(lambda: parser_refusals(trt, file), seconds=SECONDS)
 
 
 def why_not(target: Target) -> str:

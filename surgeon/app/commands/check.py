@@ -117,7 +117,7 @@ def _with_parser(verdict: FileVerdict, target: Target) -> FileVerdict:
     from surgeon.trt.refusals import ask  # a check for another target starts without TensorRT
 
     answer = ask(verdict.file, target)
-    if answer is None or verdict.checked is None:
+    if answer is None or answer.why_not or verdict.checked is None:
         return verdict
     known = {u.node for u in verdict.checked.untaken}
     refused = [u for u in answer.refused if not u.node or u.node not in known]
