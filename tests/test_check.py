@@ -324,3 +324,19 @@ def test_a_result_with_too_many_elements_is_refused(target: str, sizes: str, why
     found = check(made, target=target).untaken
     assert [(u.op, u.why) for u in found] == ([("Tile", f"a result has {why}")] if why else [])
     assert all("smaller sizes" in u.advice for u in found)
+
+
+def test_a_result_that_is_spread_over_two_inputs_is_refused() -> None:
+    made = model(
+        "(float[2097152,1] a, float[1,2097152] c) => (float y) { t = Mul (a, c)  y = ReduceMax <keepdims = 0> (t) }"
+    )
+    found = check(made, target="10.13").untaken
+    assert [(u.op, u.why) for u in found] == [
+        ("Mul", "a result has 4398046511104 elements; 1099511627776 are the most")
+    ]
+
+
+def test_an_input_that_is_no_tensor_is_refused() -> None:
+    made = model("(float[2] x) => (float[2] y) { y = Neg (x) }")
+    made.graph.input[0].type.sparse_tensor_type.elem_type = onnx.TensorProto.FLOAT
+    assert [u.why for u in check(made, target="8.4").untaken] == ["the input 'x' is not of a type of tensors"]

@@ -28,8 +28,8 @@ def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
     for info in model.proto.graph.input:
         if why := _excess(declared_shape(info), few):
             yield "", f"the input '{info.name}' has {why}"
-    if all(scope.by_op.keys() <= GROWS_LITTLE for scope in model.scopes):  # not worth an inference
-        return
+    if all(scope.by_op.keys() <= GROWS_LITTLE for scope in model.scopes) and not _may_grow(model):
+        return  # it is not worth an inference
     for scope in model.scopes:
         for node in scope.live():
             for value in node.outputs:
@@ -37,6 +37,14 @@ def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
                     continue
                 if why := _excess(model.shape(value), few):
                     yield node.label, f"a result has {why}"
+
+
+def _may_grow(model: Model) -> bool:
+    """Whether the inputs and weights are too large together: a result that is spread over all of them has so many
+    elements."""
+    graph = model.proto.graph
+    sizes = [*(declared_shape(i) or () for i in graph.input), *(t.dims for t in graph.initializer)]
+    return prod(d for shape in sizes for d in shape if isinstance(d, int) and d > 0) > LARGEST_SIZE
 
 
 @lru_cache
@@ -57,8 +65,12 @@ def refused(model: Model) -> Iterator[str]:
     """
     for info in model.proto.graph.input:
         value = model.graph.find(info.name)
-        if (value is None or value.tensor is None) and info.type.HasField("tensor_type"):
+        if value is not None and value.tensor is not None:
+            continue
+        if info.type.HasField("tensor_type"):
             yield from _refused_input(model, info)
+        elif info.type.HasField("sparse_tensor_type") or not info.type.WhichOneof("value"):
+            yield f"the input '{info.name}' is not of a type of tensors"
     for info in model.proto.graph.output:
         if not info.type.WhichOneof("value"):
             yield f"the output '{info.name}' has no type"
