@@ -69,6 +69,29 @@ WITHOUT_THREAD = [  # what programs print that no thread here quotes
         "(x: kMIN dimensions in profile 0 are [1,3,640,640] but input has static dimensions [8,3,640,640].)",
         "profile-shapes",
     ),
+    (  # NVIDIA/TensorRT#2739, Stable-Diffusion-WebUI-TensorRT#208
+        "condition: profileMaxDims.d[i] >= dimensions.d[i]. Supplied binding dimension [10,3,128,64] for bindings[0] "
+        "exceed min ~ max range at index 0, maximum dimension in profile is 1, minimum dimension in profile is 1",
+        "profile-shapes",
+    ),
+    (  # pytorch/TensorRT#4610
+        "(Invalid optimization profiles for input tensors dynamic_rows, please ensure that the optimization profiles "
+        "satisfy MIN<=OPT<=MAX. In isValid at /_src/optimizer/api/optimizationProfile.cpp:357)",
+        "profile-shapes",
+    ),
+    (  # NVIDIA/TensorRT#939
+        "x: for dimension number 1 in profile 0 does not match network definition (got min=100, opt=1024, max=4096)",
+        "profile-shapes",
+    ),
+    (  # NVIDIA/Model-Optimizer#70
+        "API Usage Error (Networks with FP8 Q/DQ layers require hardware with FP8 support.)",
+        "bf16-hardware",
+    ),
+    (  # NVIDIA/TensorRT#3399: a GPU that is newer than the release
+        "Internal Error (Networks with QuantizeLayer/DequantizeLayer layers require hardware with Int8 support.)",
+        "bf16-hardware",
+    ),
+    ("/Loop: cannot infer the shape of scan output since no trip limit was set.", "loop-limit"),
     ("[E] [TRT] ModelImporter.cpp:739: Failed to parse ONNX model from file: m.onnx", "build-failed"),
     ("NonZero plugin creator version 1 was not found in plugin registry.", "unsupported-operator"),
     ("[E] Failed to open file: transformer.wte.weight", "external-data-missing"),
