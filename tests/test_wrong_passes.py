@@ -500,6 +500,12 @@ WRONG = {
     "a NaN where a size is read": (
         "(float[1,1] a, float[N,C] c) => (float[N,C] r) { s = Shape (c)  t = Expand (a, s)  r = Neg (t) }",
         "Expand(x, op.Shape(y))", "b.Mul(x, b.Where(b.IsNaN(y), b.Add(y, 1.0), 1.0))"),
+    "infinite from the largest number but a few on": (
+        "(float[N,C] a) => (bool[N,C] r) { t = IsInf (a)  r = Not (t) }", "IsInf(x)",
+        "b.Greater(b.Abs(x), 3.4028e38)"),
+    "a NaN clipped": (
+        "(float[N,C] a) => (float[N,C] r) <float l = {0.0}, float u = {6.0}> { t = Clip (a, l, u)  r = Neg (t) }",
+        "Clip(x, y, z)", "b.Where(b.Greater(x, y), b.Where(b.Less(x, z), x, z), y)"),
     "a softsign that overflows": ("(float[N,C] a) => (float[N,C] r) { t = Softsign (a)  r = Neg (t) }", "Softsign(x)",
         "b.Div(x, b.Sqrt(b.Mul(b.Add(b.Abs(x), 1.0), b.Add(b.Abs(x), 1.0))))"),
 }  # fmt: skip

@@ -418,7 +418,8 @@ class Judge:
         a, b = trial.results[index], trial.expected[index]
         if self.slack != 1.0 or a is b or a.tobytes() == b.tobytes():
             return ""
-        found = "" if self.pair.is_own or self.cuts_inf else hidden.made_finite(a, b, trial.exact, index)
+        cuts = self.cuts_inf and trial.kind != "nan"  # a Clip keeps a NaN
+        found = "" if self.pair.is_own or cuts else hidden.made_finite(a, b, trial.exact, index)
         if found:
             return found
         if trial.kind in hidden.NOT_LOOKED_AT:

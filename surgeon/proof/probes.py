@@ -280,9 +280,8 @@ def _as_sizes(numbers: Iterable[float]) -> Iterator[int]:
 
 
 def _large(count: int) -> Iterator[tuple[int, ...]]:
-    for k in range(count):
-        for large in LARGE:
-            yield _one(count, k, large, 2)
+    for k, large in product(range(count), LARGE):
+        yield _one(count, k, large, 2)
 
 
 def _one(count: int, k: int, size: int, others: int) -> tuple[int, ...]:
@@ -468,7 +467,7 @@ def _random(window: Window, elem: int, dims: tuple[int, ...], rng: np.random.Gen
 def _pools(window: Window, floats: Sequence[SizedInput]) -> Iterator[tuple[str, dict[int, np.ndarray]]]:
     """(kind, for each type its numbers)"""
     types = {elem for _, elem, _ in floats}
-    for alike in _of_one_size([*window.numbers[:64], *window.derived]):
+    for alike in _of_one_size(window):
         yield "constant", {elem: _with_neighbours(np.asarray(alike, np.float64), elem) for elem in types}
     for kind in ("half", "dense", "wide"):
         yield kind, {elem: _usual_pool(kind, elem) for elem in types}
@@ -480,10 +479,11 @@ def _pools(window: Window, floats: Sequence[SizedInput]) -> Iterator[tuple[str, 
         yield "beyond", {elem: _largest(elem) for elem in types}
 
 
-def _of_one_size(numbers: Iterable[float]) -> Iterator[list[float]]:
-    """Numbers and their opposites, in parts within which the tolerance does not hide the small ones."""
+def _of_one_size(window: Window) -> Iterator[list[float]]:
+    """A window's numbers and their opposites, in parts within which the tolerance does not hide the small ones."""
+    most = math.inf if window.never_overflows and not window.pair.is_own else LARGEST_INPUT
     part: list[float] = []
-    for size in sorted({abs(x) for x in numbers if abs(x) < LARGEST_INPUT}):
+    for size in sorted({abs(x) for x in (*window.numbers[:64], *window.derived) if abs(x) < most}):
         if part and size > SPREAD * max(next((abs(x) for x in part if x), size), 1e-300):
             yield part
             part = []
@@ -556,11 +556,11 @@ def _halves_from(lowest: int, elem: int) -> np.ndarray:
 
 def _with_neighbours(values: np.ndarray, elem: int) -> np.ndarray:
     """Numbers, what the type has next to them, and what is a little further off."""
-    dtype = _dtype(elem)
     with np.errstate(over="ignore"):
-        own = values.astype(dtype)
-        beside = [np.nextafter(own, dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
-    return _mixed(np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999]), elem)
+        own = values.astype(_dtype(elem))
+        beside = [np.nextafter(own, own.dtype.type(way)).astype(np.float64) for way in (np.inf, -np.inf)]
+        found = np.concatenate([own.astype(np.float64), *beside, values * 1.001, values * 0.999])
+        return _mixed(found[np.isfinite(found.astype(own.dtype))], elem)
 
 
 def _integer_pool(window: Window, elem: int) -> np.ndarray:
