@@ -8,6 +8,8 @@ does one that answers one release too early or too late, or with another reason.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from condition_examples import BY_HAND, EXAMPLES
 from condition_examples.example import Example, node_of
@@ -17,7 +19,7 @@ from surgeon.targets import releases
 from surgeon.targets.condition import Condition
 from surgeon.targets.conditions import conditions
 from surgeon.targets.conditions.dla import gpu_fallback
-from surgeon.targets.rows import Row
+from surgeon.targets.rows import Row, read
 from surgeon.targets.target import Target
 
 # ---- what is asked of them -------------------------------------------------------------------------------------------
@@ -157,3 +159,15 @@ def test_of_what_tensorrt_rtx_refuses_nothing_is_known_of_the_releases_beside_it
     assert all(
         why is None for t, why in found.items() if t not in doubted.split() and Target.parse(t).imports("Attention")
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [("rnak = 1", "rnak"), ('targets = "8.3"', "8.3 is not in the table"), ("rank = { abov = 1 }", "abov")],
+)
+def test_a_row_that_is_wrong_is_named(tmp_path: Path, line: str, why: str) -> None:
+    lines = ["[[rows]]", 'operators = "Relu"', 'source = "measured"', line]
+    lines += [] if line.startswith("targets") else ['targets = "8.4"']
+    (tmp_path / "theme.toml").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=f"a row of Relu .*{why}"):
+        read(str(tmp_path / "theme.py"))

@@ -4,6 +4,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 
 def data_beside(module: str) -> dict[str, Any]:
     """The table of the TOML file beside a module, whose `__file__` is given, and of its name."""
@@ -12,9 +17,5 @@ def data_beside(module: str) -> dict[str, Any]:
 
 def toml(text: str) -> dict[str, Any]:
     """The table of a text in TOML. Raises ValueError."""
-    if sys.version_info >= (3, 11):
-        import tomllib  # `import surgeon` runs without it
-    else:
-        import tomli as tomllib
     found: dict[str, Any] = tomllib.loads(text)
     return found

@@ -1,7 +1,8 @@
 """Conditions as rows: the types, ranks, attributes and inputs with which targets refuse an operator.
 
 Most are in the TOML file beside the module of their theme. A value that is refused is a number, a text or a list of
-these, or a table with one of the limits below, such as `{ above = 5 }` or `{ some = { below = 0 } }`:
+these, or a table with one of the limits below, such as `{ above = 5 }` or `{ some = { below = 0 } }`.
+`{ dynamic = true }` is every size that is not static, `{ known = true }` every value that is known:
 
     [[rows]]
     operators = "Conv ConvTranspose"
@@ -182,13 +183,18 @@ refuses = Row
 
 
 def read(module: str, section: str = "rows") -> tuple[Row, ...]:
-    """The rows in a section of the TOML file beside a module."""
-    return tuple(
-        Row(**{name: _read(name, value) for name, value in row.items()}) for row in _file_beside(module)[section]
-    )
+    """The rows in a section of the TOML file beside a module. Raises ValueError, which names the row that is wrong."""
+    return tuple(_row(module, row) for row in _file_beside(module)[section])
 
 
 _file_beside = cache(data_beside)
+
+
+def _row(module: str, given: Mapping[str, Any]) -> Row:
+    try:
+        return Row(**{name: _read(name, value) for name, value in given.items()})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"a row of {given.get('operators')} beside {module} is wrong: {error}") from error
 
 
 def _read(name: str, value: Any) -> Any:
