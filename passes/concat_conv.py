@@ -7,7 +7,7 @@ Price     ONNX Runtime on one thread: 3x3 from [65,56,56] to one channel 3 nodes
 Tuned     Where TensorRT-RTX moves fewer bytes, such as before a convolution to one channel.
 """
 
-from surgeon import Stage, const, op, require, rule, var
+from surgeon import const, op, require, rule, var
 
 TUNES = True
 MOST = 4  # parts
@@ -15,7 +15,7 @@ MOST = 4  # parts
 whole = op.Concat(var("first"), ..., axis=1)
 
 
-@rule(op.Conv(whole, const("weights")) | op.Conv(whole, const("weights"), var("bias")), stage=Stage.FUSE)
+@rule(op.Conv(whole, const("weights"), var("bias") | None))
 def each(b, first, weights, bias=None):
     concat = b.root.inputs[0].producer
     require(b.root.attr("group") == 1 and len(concat.inputs) <= MOST)

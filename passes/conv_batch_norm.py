@@ -13,16 +13,15 @@ Tuned     Where TensorRT-RTX moves fewer bytes: before an Add, such as that of a
 
 import numpy as np
 
-from surgeon import Stage, attr, const, op, require, rule, var
+from surgeon import attr, const, op, require, rule
 
 TUNES = True
 
-x, weights = var("x"), const("weights")
-conv = op.Conv(x, weights) | op.Conv(x, weights, const("bias"))
+conv = op.Conv("x", const("weights"), const("bias") | None)
 parameters = [const(name) for name in ("scale", "shift", "mean", "variance")]
 
 
-@rule(op.BatchNormalization(conv, *parameters, epsilon=attr("epsilon")), stage=Stage.FUSE)
+@rule(op.BatchNormalization(conv, *parameters, epsilon=attr("epsilon")))
 def into_weights(b, x, weights, scale, shift, mean, variance, epsilon, bias=None):
     require(len(b.root.outputs) == 1, "it is in training mode")
     bias = np.zeros_like(mean) if bias is None else bias

@@ -44,6 +44,7 @@ from ._shapes import cancel, same_shape
 OPTIONS = ("repair_eps",)
 
 epsilon, groups = attr("epsilon"), attr("num_groups")
+native = op.GroupNormalization("x", "scale", "bias", num_groups=groups, epsilon=epsilon)
 NATIVE = 21  # the opset from which GroupNormalization has a scale a channel; before, it has one a group, deprecated
 
 grouped = op.InstanceNormalization(op.Reshape("x", ANY), const("group_scale"), const("group_bias"), epsilon=epsilon)
@@ -83,7 +84,7 @@ def _with_groups(
     return scale * inner_scale, shift + scale * inner_shift
 
 
-@rule(op.GroupNormalization("x", "scale", "bias", num_groups=groups, epsilon=epsilon))
+@rule(native)
 def all_groups(b, x, scale, bias, num_groups, epsilon):
     shape = b.known_dims(x)
     require(len(shape) >= 3 and shape[1] == num_groups)
@@ -152,9 +153,7 @@ def _by_group(b: Builder, factor: Factor, number: int, each: int) -> Factor:
     return of_shape(b, factor, (number, each))
 
 
-either = op.GroupNormalization("x", "scale", "bias", num_groups=groups, epsilon=epsilon) | op.GroupNorm(
-    "x", "scale", "bias", domain=DOMAIN, num_groups=groups, epsilon=epsilon
-)
+either = native | op.GroupNorm("x", "scale", "bias", domain=DOMAIN, num_groups=groups, epsilon=epsilon)
 
 
 @rule(op.Transpose(op.Transpose(either, perm=attr("inner")), perm=attr("outer")))

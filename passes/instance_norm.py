@@ -130,10 +130,8 @@ def behind(b, x, scale, bias, epsilon, **outer):
 )
 def where_it_was(b, x, scale, bias, epsilon, inner=None, outer=None):
     """Beside the node is what moves nothing."""
-    if inner is not None:
-        require(cancel(inner, outer))
-    else:
-        require(same_shape(b, b.root.outputs[0] if b.root.key == "Reshape" else b.root.inputs[0], x))
+    beside = b.root.outputs[0] if b.root.key == "Reshape" else b.root.inputs[0]
+    require(same_shape(b, beside, x) if inner is None else cancel(inner, outer))
     return b.InstanceNormalization(x, scale, bias, epsilon=epsilon)
 
 

@@ -14,14 +14,12 @@ Tuned     Where TensorRT-RTX moves fewer bytes. On 27 November 2026 the sample o
 
 import numpy as np
 
-from surgeon import HALVES, Stage, attr, const, op, rule, var
+from surgeon import HALVES, attr, const, op, rule, var
 
 TUNES = True
 
-x = var("x", dtype=HALVES)
 
-
-@rule(op.InstanceNormalization(x, const("scale"), const("bias"), epsilon=attr("epsilon")), stage=Stage.FUSE)
+@rule(op.InstanceNormalization(var("x", dtype=HALVES), const("scale"), const("bias"), epsilon=attr("epsilon")))
 def moments(b, x, scale, bias, epsilon):
     dtype, rank = b.dtype(x), b.known_rank(x)
     axes = list(range(2, rank))

@@ -22,6 +22,7 @@ from onnx import TensorProto
 from surgeon import Builder, Editor, Node, Stage, Value, const, model_rule, op, require, require_some, rule, var
 from surgeon.targets.unsupported import Kind
 
+from ._copy import again
 from ._shapes import input_of
 
 FORMERLY = "int8-weights"
@@ -80,9 +81,7 @@ def _in_floats(editor: Editor, node: Node, held: list[Value]) -> None:
         return
     floats = [n if b.rank(v) else b.Squeeze(n, axes=[0]) for v, n in zip(held, numbers, strict=True)]
     wholes = dict(zip(held, (b.Cast(n, to=INT8) for n in floats), strict=True))
-    inputs = [None if v is None else wholes.get(v, v) for v in node.inputs]
-    made = b.node(node.op, inputs, len(node.outputs), node.proto.domain, node.attrs)
-    editor.replace(node, list(made) if isinstance(made, tuple) else [made], b)
+    editor.replace(node, again(b, node, wholes), b)
 
 
 def _as_vector(b: Builder, constant: Value) -> Value:

@@ -6,14 +6,14 @@ Rewrites  Concat(.., Concat(a, b), ..)   ->   Concat(.., a, b, ..), where no oth
 Exact     Bit for bit.
 """
 
-from surgeon import ANY, Stage, any_of, attr, op, require, rule
+from surgeon import ANY, any_of, attr, op, require, rule
 
 INNER = op.Concat(..., axis=attr("inner"))
 MOST = 8  # the inner Concat is one of so many inputs at the start
 LARGEST = 1024  # tensors that are joined: one that is read twice in each step doubles them
 
 
-@rule(any_of(op.Concat(*[ANY] * k, INNER, ..., axis=attr("axis")) for k in range(MOST)), stage=Stage.FUSE)
+@rule(any_of(op.Concat(*[ANY] * k, INNER, ..., axis=attr("axis")) for k in range(MOST)))
 def join(b, axis, inner):
     rank = b.known_rank(b.root.outputs[0])
     require(axis % rank == inner % rank, "the two join along other axes")

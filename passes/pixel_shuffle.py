@@ -12,14 +12,12 @@ Tuned     Where TensorRT-RTX moves fewer bytes. On 28 November 2026 PP-OCRv6's d
 
 import numpy as np
 
-from surgeon import Stage, const, op, require, rule, var
+from surgeon import const, op, require, rule, var
 
 TUNES = True
 
-x, weights = var("x", rank=4), const("weights", rank=4)
 
-
-@rule(op.ConvTranspose(x, weights) | op.ConvTranspose(x, weights, const("bias")), stage=Stage.FUSE)
+@rule(op.ConvTranspose(var("x", rank=4), const("weights", rank=4), const("bias") | None))
 def shuffled(b, x, weights, bias=None):
     node, (_, channels, size, _) = b.root, weights.shape
     require(weights.shape[2:] == (size, size) == tuple(node.attr("strides") or ()) and size > 1)

@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from surgeon import Builder, Node, Stage, Value, const, op, require, require_some, rule, var
+from surgeon import Builder, Node, Value, const, op, require, require_some, rule, var
 
 from ._shapes import input_of
 
 TUNES = True
 
-x, weights = var("x", rank=4), const("weights", rank=4)
 
-
-@rule(op.Conv(x, weights) | op.Conv(x, weights, var("bias")), stage=Stage.FUSE)
+@rule(op.Conv(var("x", rank=4), const("weights", rank=4), var("bias") | None))
 def before(b, x, weights, bias=None):
     attrs = b.root.attrs
     require(weights.shape[2:] == (1, 1) and b.root.attr("group") == 1)
