@@ -43,7 +43,6 @@ OTHER_THINGS = {
     ("surgeon.ir.definitions", "opset"),
     ("surgeon.targets.rows", "opset"),  # a word of a row
     ("surgeon.targets.unsupported", "opset"),  # a kind of reason
-    ("surgeon.precision.conversion", "opset"),  # a word of an error
     ("surgeon.precision.inputs", "mask"),  # a part of an input's name
     ("surgeon.report", "opset"),  # a key of the JSON report
     ("surgeon.trt.program", "gelu"),  # keys of an engine's text

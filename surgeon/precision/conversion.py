@@ -74,7 +74,7 @@ from surgeon.precision.ranges import THREADS, Ranges, measure
 from surgeon.precision.result import PrecisionResult
 from surgeon.precision.search import CLOSE, PARTS, Search
 from surgeon.precision.settle import BETWEEN
-from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING
+from surgeon.precision.standard import LIMIT, QUANTIZED_LIMIT, TIMES_THE_ROUNDING, TooOld
 from surgeon.report import Kept, Progress, counted, error_text
 from surgeon.rules.meaning import with_functions, with_meanings
 from surgeon.rules.registry import passes
@@ -284,8 +284,7 @@ def _errors_of(comparison: Comparison, model: ModelProto) -> list[OutputError]:
 
 
 def _why_not_run(error: Unrunnable) -> str:
-    is_whole = isinstance(error, NoInputs) or "opset" in str(error)
-    return str(error) if is_whole else f"ONNX Runtime does not run it: {error}"
+    return str(error) if isinstance(error, NoInputs | TooOld) else f"ONNX Runtime does not run it: {error}"
 
 
 class _Conversion:

@@ -60,6 +60,10 @@ MOST_COLUMNS = 64  # of the rows that are compared one by one
 QUANTILE = 0.99  # of the elements of an output
 
 
+class TooOld(Unrunnable):
+    """Half precision cannot be evaluated in the opset of a model; the message is a whole sentence."""
+
+
 class Standard:
     """Whether one model may replace another.
 
@@ -103,7 +107,7 @@ class Standard:
         self._before = with_functions(before)
         strict = rounded(self.evaluated, types, self.base_after)
         if strict is None:
-            raise Unrunnable("the model's opset is older than 9, in which half precision cannot be evaluated here")
+            raise TooOld("the model's opset is older than 9, in which half precision cannot be evaluated here")
         reference = without_steps(self.reference, base)
         self.stepless = stepless and reference is not self.reference
         self.evaluated = without_steps(strict, self.base_after) if self.stepless else strict
