@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto, helper
 
-from surgeon import Builder, Decline, Node, Pattern, Value, any_of, op, require, rule
+from surgeon import Builder, Decline, Node, Pattern, Value, any_of, op, require, require_some, rule
 from surgeon.ir.functions import ONNX, changed_operators
 from surgeon.ir.lattice import type_proto
 from surgeon.ir.operators import QUANTIZES, RANDOM
@@ -79,9 +79,7 @@ def write_out(b):
 
 def _body(node: Node, opset: int) -> FunctionProto:
     """The body of the node's operator, as a function that has the defaults of its attributes."""
-    spec = node.graph.model.schema(node)
-    if spec is None:
-        raise Decline("")
+    spec = require_some(node.graph.model.schema(node))
     known = all(node.graph.model.dtype(v) for v in node.inputs if v is not None)
     require(known, "the type of an input is not known, or it is not a tensor")
     version = opset if not spec.domain else spec.since_version

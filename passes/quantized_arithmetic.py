@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Decline, Node, Value, const, op, require, rule, var
+from surgeon import Builder, Decline, Node, Value, const, op, require, require_some, rule, var
 
 from ._arithmetic import EXACT, LIMITS, largest, rounded, without_nan, without_zero
 from ._shapes import output_of
@@ -279,9 +279,7 @@ def _with_bias(b: Builder, total: Value, bias: Value | None, dtype: int) -> Valu
 
 
 def _largest_of(b: Builder, bias: Value) -> int:
-    array = b.value(bias)
-    if array is None:
-        raise Decline("its bias is computed")
+    array = require_some(b.value(bias), "its bias is computed")
     return int(np.abs(array.astype(np.int64)).max(initial=0))
 
 

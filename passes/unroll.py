@@ -51,9 +51,7 @@ def loop(b):
         require(asked or any(old is not None and new is not None and old != new for old, new in pairs))
         asked, states = True, made[: len(states)]
         rows.append([b.Unsqueeze(v, axes=[0]) for v in made[len(states) :]])
-        known = b.value(following)
-        if known is None:
-            raise Decline("whether it goes on is computed at run time")
+        known = require_some(b.value(following), "whether it goes on is computed at run time")
         at, go_on = at + 1, bool(known.reshape(-1)[0])
     return settled(b, [*states, *(b.Concat(*parts, axis=0) for parts in zip(*rows, strict=True))])
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from surgeon import Builder, Decline, Value, require
+from surgeon import Builder, Value, require, require_some
 from surgeon.ir.contrib import schema
 
 Result: TypeAlias = Value | None | tuple[Value | None, ...]
@@ -45,16 +45,12 @@ def given(b: Builder, count: int) -> list[Any]:
 
 def needed(value: Value | None) -> Value:
     """An input that the operator's definition does not let a node leave out, as its other inputs are."""
-    if value is None:
-        raise Decline("it leaves out an input that its definition asks for")
-    return value
+    return require_some(value, "it leaves out an input that its definition asks for")
 
 
 def known(b: Builder, value: Value, what: str, *, size: int | None = None) -> np.ndarray:
     """The value of a constant, which has `size` elements."""
-    array = b.value(value)
-    if array is None:
-        raise Decline(f"its {what} is computed")
+    array = require_some(b.value(value), f"its {what} is computed")
     require(size is None or array.size == size, f"its {what} has {array.size} numbers, and should have {size}")
     return array
 
