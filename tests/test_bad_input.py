@@ -205,6 +205,12 @@ def dots_without_an_end(model: ModelProto) -> None:
     model.graph.node[1].CopyFrom(helper.make_node("Einsum", ["h"], ["y"], equation="....", name="second"))
 
 
+def more_outputs_than_parts(model: ModelProto) -> None:
+    """Over which ONNX's inference crashes."""
+    model.opset_import[0].version = 18
+    model.graph.node[1].CopyFrom(helper.make_node("Split", ["h"], ["y", "z"], num_outputs=1, name="second"))
+
+
 def input_left_out_of_a_call(model: ModelProto) -> None:
     """The function hands it to another function, and a node of that needs it."""
     calling(-1, deep=2)(model)
@@ -290,6 +296,7 @@ INPUTS = {
     "duplicate input": (edited(duplicate_input), "'x'"),
     "input left out": (edited(input_left_out), "leaves out the input 'B', which Add needs"),
     "constant without a value": (edited(constant_without_a_value), "the Constant node of 'c' has 0 attributes"),
+    "more outputs than parts": (edited(more_outputs_than_parts), "has 2 outputs, and its num_outputs is 1"),
     "dots without an end": (edited(dots_without_an_end), "has dots in its equation other than one '...' a term"),
     "too few inputs": (edited(too_few_inputs), "leaves out the input 'X', which Where needs"),
     "input left out of a call": (edited(input_left_out_of_a_call), "'more' of the function f1"),

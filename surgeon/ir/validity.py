@@ -47,8 +47,9 @@ def check_nodes(graph: Graph) -> None:
         if wanted:
             for node in nodes:
                 _check_attributes(node, wanted)
-        for node in nodes if key == "Einsum" else ():
-            _check_dots(node)
+        if key in UNSAFE:
+            for node in nodes:
+                UNSAFE[key](node)
         last = max(needed, default=-1)
         is_called = key in graph.model.functions
         for node in nodes if needed or is_called else ():
@@ -70,6 +71,16 @@ def _check_dots(node: Node) -> None:
     terms = re.split("[,>]", str(node.attr("equation") or ""))
     if any(term.replace("...", "", 1).count(".") for term in terms):
         raise ModelError(f"{node.label} has dots in its equation other than one '...' a term. Export the model again.")
+
+
+def _check_parts(node: Node) -> None:
+    """Raise ModelError for more outputs than a Split states: ONNX's inference crashes."""
+    stated, made = node.attr("num_outputs"), len(node.proto.output)
+    if stated is not None and made > stated:
+        raise ModelError(f"{node.label} has {made} outputs, and its num_outputs is {stated}. Export the model again.")
+
+
+UNSAFE = {"Einsum": _check_dots, "Split": _check_parts}  # over which ONNX's inference may crash, or have no end
 
 
 def _check_inputs(node: Node, needed: Mapping[int, str]) -> None:
