@@ -205,6 +205,10 @@ def dots_without_an_end(model: ModelProto) -> None:
     model.graph.node[1].CopyFrom(helper.make_node("Einsum", ["h"], ["y"], equation="....", name="second"))
 
 
+def opset_of_60_bits(model: ModelProto) -> None:
+    model.opset_import[0].version = 2**60
+
+
 def more_outputs_than_parts(model: ModelProto) -> None:
     """Over which ONNX's inference crashes."""
     model.opset_import[0].version = 18
@@ -296,6 +300,7 @@ INPUTS = {
     "duplicate input": (edited(duplicate_input), "'x'"),
     "input left out": (edited(input_left_out), "leaves out the input 'B', which Add needs"),
     "constant without a value": (edited(constant_without_a_value), "the Constant node of 'c' has 0 attributes"),
+    "opset of 60 bits": (edited(opset_of_60_bits), "the model declares opset 1152921504606846976"),
     "more outputs than parts": (edited(more_outputs_than_parts), "has 2 outputs, and its num_outputs is 1"),
     "dots without an end": (edited(dots_without_an_end), "has dots in its equation other than one '...' a term"),
     "too few inputs": (edited(too_few_inputs), "leaves out the input 'X', which Where needs"),

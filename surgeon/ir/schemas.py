@@ -49,7 +49,7 @@ def schema(op: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
     if domain == contrib.DOMAIN:
         return contrib.schema(op)
     try:
-        return onnx.defs.get_schema(op, opset, domain)
+        return onnx.defs.get_schema(op, min(opset, 2**31 - 1), domain)  # an int32 there
     except onnx.defs.SchemaError:
         return None
 
