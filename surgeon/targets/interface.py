@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from math import prod
 
 from onnx import TensorProto, ValueInfoProto
@@ -15,7 +16,8 @@ from surgeon.targets.releases import up_to
 from surgeon.targets.target import Target
 
 LARGEST_SIZE = 2**31 - 1
-GROWS_LITTLE = ELEMENTWISE | REDUCES | KEEP_ORDER | {"Constant"}
+KEEPS_AXES = ELEMENTWISE | {"Constant"}
+GROWS_LITTLE = KEEPS_AXES | REDUCES | KEEP_ORDER
 # "tensor volume exceeds (2^31)-1": NVIDIA/TensorRT#1948 (8.0), #3033 (8.6) and #4408 (10.9). The release notes of 10.10
 # name larger ones. 2^40 is measured with TensorRT-RTX 1.7.1.
 FEW_ELEMENTS = up_to(10, 9)
@@ -40,11 +42,18 @@ def too_large(model: Model, target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _may_grow(model: Model) -> bool:
-    """Whether the inputs and weights are too large together: a result that is spread over all of them has so many
-    elements."""
-    graph = model.proto.graph
-    sizes = [*(declared_shape(i) or () for i in graph.input), *(t.dims for t in graph.initializer)]
-    return prod(d for shape in sizes for d in shape if isinstance(d, int) and d > 0) > LARGEST_SIZE
+    """Whether a result that is broadcast over the inputs and the weights may be too large.
+
+    Where every node is elementwise, an axis of the result has one of the sizes that they have along it, counted from
+    the last. A Reshape makes any axis of them another one.
+    """
+    graph, constants = model.proto.graph, [n for s in model.scopes for n in s.of(["Constant"])]
+    shapes = [*(declared_shape(i) or () for i in graph.input), *(t.dims for t in graph.initializer)]
+    shapes += [a.t.dims for n in constants for a in n.proto.attribute]
+    known = [[d if isinstance(d, int) and d > 0 else 1 for d in reversed(shape)] for shape in shapes]
+    if all(scope.by_op.keys() <= KEEPS_AXES for scope in model.scopes):
+        return prod(map(max, zip_longest(*known, fillvalue=1))) > LARGEST_SIZE
+    return prod(map(prod, known)) > LARGEST_SIZE
 
 
 @lru_cache
