@@ -10,14 +10,25 @@ from surgeon.errors import PassError
 from surgeon.ir.schemas import DOMAIN, MOVED
 from surgeon.rules.builder import Builder
 from surgeon.rules.pattern import Absent, Attr, Const, Op, Pattern, names_of
-from surgeon.rules.rule import Rule, rule
+from surgeon.rules.rule import Cures, Rule, Stage, rule
+from surgeon.targets.target import Target
 
 # What a node of surgeon's own plugin library has besides its attributes.
 PLUGIN = {"domain": DOMAIN, "plugin_version": "1", "plugin_namespace": "surgeon"}
 
 
-def rewrites(pattern: Pattern, replacement: Pattern | Callable[..., Any], *, requires: str = "", **marks: Any) -> Rule:
-    """A rule that writes `replacement` in place of what `pattern` matches; `marks` are those of `rule`.
+def rewrites(
+    pattern: Pattern,
+    replacement: Pattern | Callable[..., Any],
+    *,
+    requires: str = "",
+    stage: Stage | None = None,
+    strategy: str | None = None,
+    cures: Cures = (),
+    targets: Callable[[Target], bool] | None = None,
+    shortens: bool = False,
+) -> Rule:
+    """A rule that writes `replacement` in place of what `pattern` matches. `rule` describes what follows `requires`.
 
     A pattern as the replacement is of operators, numbers, and names that each match of `pattern` binds. A function is
     the body of the rule.
@@ -27,8 +38,9 @@ def rewrites(pattern: Pattern, replacement: Pattern | Callable[..., Any], *, req
 
     Raises PassError for a replacement with a name that some match does not bind.
     """
+    made = rule(pattern, stage=stage, strategy=strategy, cures=cures, targets=targets, shortens=shortens)
     if not isinstance(replacement, Pattern):
-        return rule(pattern, **marks)(replacement)
+        return made(replacement)
     unbound = sorted(names_of(replacement).possible - names_of(pattern).sure)
     if unbound:
         raise PassError(f"a replacement has the name '{unbound[0]}', which its pattern does not always bind")
@@ -38,7 +50,7 @@ def rewrites(pattern: Pattern, replacement: Pattern | Callable[..., Any], *, req
             b.require_op(requires, found["x"])
         return _written(b, replacement, found)
 
-    return rule(pattern, **marks)(body)
+    return made(body)
 
 
 def _written(b: Builder, pattern: Pattern, found: Mapping[str, Any]) -> Any:
