@@ -87,7 +87,7 @@ def test_functions_of_one_name_in_two_domains() -> None:
     head = '<ir_version: 8, opset_import: ["" : 17, "f" : 1, "h" : 1]> g (float[2] x) => (float[2] y) { y = f.Own (x) }'
     own = '<domain: "{}", opset_import: ["" : 17]> Own (a) => (b) {{ b = Neg (a) }}'
     proto = onnx.parser.parse_model(f"{head} {own.format('f')} {own.format('h')}")
-    assert "several have this one" in said_of(proto)
+    assert "several have this name" in said_of(proto)
 
 
 BRANCHES = (

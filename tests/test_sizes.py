@@ -6,13 +6,15 @@ import pytest
 from asked import Asked
 from surgeon.passes import _shapes
 
+from surgeon import Dim
+
 
 def asked(x: str, body: str) -> Asked:
     """Tensors after x, of these dimensions, and its twin."""
     return Asked(f"float[{x}] x, float[{x}] twin", body)
 
 
-def said(found: list[_shapes.Dim] | None) -> object:
+def said(found: list[Dim] | None) -> object:
     """Dimensions without a name as text: `x[1]` is axis 1 of x."""
     return found and [f"{d[0].name}[{d[1]}]" if isinstance(d, tuple) else d for d in found]
 
@@ -79,7 +81,7 @@ ELEMENTS = [
 @pytest.mark.parametrize(("x", "body", "expected"), ELEMENTS)
 def test_elements(x: str, body: str, expected: object) -> None:
     tensors = asked(x, body)
-    assert said(_shapes.elements(tensors.b, tensors["v"])) == expected
+    assert said(tensors.b.elements(tensors["v"])) == expected
 
 
 FOLDED = "c = Constant <value_ints = [{0}]> () v = Reshape (x, c)"
@@ -110,7 +112,7 @@ DIMS = [
 @pytest.mark.parametrize(("x", "body", "expected"), DIMS)
 def test_dims(x: str, body: str, expected: object) -> None:
     tensors = asked(x, body)
-    assert said(_shapes.dims(tensors.b, tensors["v"])) == expected
+    assert said(tensors.b.dims(tensors["v"])) == expected
 
 
 # (x's dimensions, the nodes, whether x and v, which have equally many elements, have the same dimensions)
@@ -153,7 +155,7 @@ NO_LARGER = [
 
 
 @pytest.mark.parametrize(("given", "whole", "fits"), NO_LARGER)
-def test_no_larger(given: list[_shapes.Dim] | None, whole: list[_shapes.Dim] | None, fits: bool) -> None:
+def test_no_larger(given: list[Dim] | None, whole: list[Dim] | None, fits: bool) -> None:
     assert _shapes.no_larger(given, whole) == fits
 
 
