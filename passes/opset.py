@@ -319,6 +319,8 @@ def opset(editor):
         try:
             plan = _plan(reading)
             require(plan is None or not editor.excluded(node), "its rewrite is left out, or could not be proved")
+            why = "" if plan is None else _why_invalid(node, editor.model)
+            require(not why, why)
         except Decline as refusal:
             refused.append((node, str(refusal), reading.changed))
             editor.decline(node, str(refusal))
@@ -341,7 +343,8 @@ def opset(editor):
         builder = editor.builder(node)
         outputs = plan(builder)
         for made in builder.made:
-            _check_made(made, editor.model)
+            why = _why_invalid(made, editor.model)
+            assert not why, f"{made.text}: {why}"
         editor.replace(node, outputs if isinstance(outputs, tuple) else (outputs,), builder)
 
 
@@ -414,13 +417,10 @@ def _neutral(op: str, name: str, given: Any, before: defs.OpSchema) -> bool:
     return given == NEUTRAL.get((op, name), _default(before, name))
 
 
-def _check_made(node: Node, model: Model) -> None:
-    """Assert that a node that a plan made is valid at the opset that the model has now."""
+def _why_invalid(node: Node, model: Model) -> str:
+    """Why a node is invalid at the opset that the model has now; empty where it is valid."""
     spec = model.schema(node)
+    if spec is None:
+        return f"{node.op} is not in the opset"
     inputs = [(v is not None, model.dtype(v) if v is not None else 0) for v in trimmed(node.inputs)]
-    why = (
-        f"{node.op} is not in the opset"
-        if spec is None
-        else invalid(spec, inputs, node.attrs, [0 if o is None else model.dtype(o) for o in node.outputs])
-    )
-    assert not why, f"{node.text}: {why}"
+    return invalid(spec, inputs, node.attrs, [0 if o is None else model.dtype(o) for o in node.outputs])

@@ -105,3 +105,9 @@ def test_a_node_that_a_pass_or_a_condition_cannot_read_is_left_alone(
     case = casefile.load(tmp_path / "case.onnxtxt")
     report = surgeon.rewrite(case.model, **case.options).report
     assert any(d.why.startswith(LIKELY_INVALID) for d in getattr(report, kind)), report
+
+
+def test_a_node_that_is_invalid_is_not_written_at_another_opset() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { r = Reshape (x, x) y = Neg (r) }'
+    report = surgeon.rewrite(onnx.parser.parse_model(text), target="8.4").report
+    assert [(d.pass_name, d.why) for d in report.declined] == [("opset", "its shape is tensor(float)")]
