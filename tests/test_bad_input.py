@@ -144,6 +144,11 @@ def attribute_of_another_type(model: ModelProto) -> None:
     model.graph.node[1].attribute.append(helper.make_attribute("axis", 1.0))
 
 
+def attribute_that_became_an_input(model: ModelProto) -> None:
+    model.graph.node[1].op_type = "Squeeze"
+    model.graph.node[1].attribute.append(helper.make_attribute("axes", "abc"))
+
+
 def attribute_that_holds_another_type(model: ModelProto) -> None:
     model.graph.node[1].op_type = "Softmax"
     model.graph.node[1].attribute.add(name="axis", type=AttributeProto.INT, f=1.0)
@@ -273,6 +278,7 @@ HELD = {
 INPUTS = {
     "opset 0": (edited(opset_zero), "opset 0"),
     "attribute of another type": (edited(attribute_of_another_type), "'axis'"),
+    "attribute that became an input, of another type": (edited(attribute_that_became_an_input), "'axes'"),
     "attribute that holds another type": (edited(attribute_that_holds_another_type), "'axis'"),
     "branch with inputs": (edited(branch_with_inputs), "the input 'h'"),
     "input size below -1": (edited(input_size_below_minus_one), "-2"),

@@ -124,11 +124,17 @@ def output_type(op: str, domain: str, opset: int, index: int) -> tuple[int, tupl
 def attribute_types(op: str, domain: str, opset: int) -> dict[str, int]:
     """The type (AttributeProto.AttributeType) of each attribute that the schema has; empty without a schema."""
     spec = schema(op, domain, opset)
-    return (
-        {}
-        if spec is None
-        else {n: getattr(AttributeProto, str(a.type).rpartition(".")[2]) for n, a in spec.attributes.items()}
-    )
+    return {} if spec is None else _attribute_types(spec)
+
+
+@cache
+def attribute_types_of_any_opset(op: str, domain: str) -> dict[str, int]:
+    """The type of each attribute that the operator has at some opset: that of the newest one that has it."""
+    return {name: kind for spec in reversed([*_schemas(op, domain)]) for name, kind in _attribute_types(spec).items()}
+
+
+def _attribute_types(spec: onnx.defs.OpSchema) -> dict[str, int]:
+    return {n: getattr(AttributeProto, str(a.type).rpartition(".")[2]) for n, a in spec.attributes.items()}
 
 
 @cache
