@@ -128,9 +128,10 @@ def attribute_types(op: str, domain: str, opset: int) -> dict[str, int]:
 
 
 @cache
-def attribute_types_of_any_opset(op: str, domain: str) -> dict[str, int]:
-    """The type of each attribute that the operator has at some opset: that of the newest one that has it."""
-    return {name: kind for spec in reversed([*_schemas(op, domain)]) for name, kind in _attribute_types(spec).items()}
+def moved_attribute_types(op: str) -> dict[str, int]:
+    """The type of each attribute that ONNX moved to an input: that of the newest opset that has it."""
+    types = {name: kind for spec in reversed([*_schemas(op, "")]) for name, kind in _attribute_types(spec).items()}
+    return {name: types[name] for name in MOVED.get(op, ())}
 
 
 def _attribute_types(spec: onnx.defs.OpSchema) -> dict[str, int]:

@@ -13,7 +13,7 @@ from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto, Valu
 
 from surgeon.errors import ModelError
 from surgeon.ir.protos import body_protos
-from surgeon.ir.schemas import attribute_types, attribute_types_of_any_opset, needed_inputs, required_attributes
+from surgeon.ir.schemas import attribute_types, moved_attribute_types, needed_inputs, required_attributes
 
 if TYPE_CHECKING:
     from surgeon.ir.graph import Graph, Node
@@ -43,7 +43,7 @@ def check_nodes(graph: Graph) -> None:
     """Raise ModelError where an attribute of ONNX's own operators has another type than its schema says, or where a
     node leaves out an input that its operator, or the function that it calls, needs."""
     for key, nodes, asked in _operators_of(graph):
-        wanted = attribute_types_of_any_opset(*asked[:2]) | attribute_types(*asked)  # what moved is read as well
+        wanted = moved_attribute_types(key) | attribute_types(*asked)  # what moved is read at any opset
         needed = needed_inputs(*asked)
         if wanted:
             for node in nodes:

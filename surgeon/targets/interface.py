@@ -1,5 +1,6 @@
 """What a parser reads of a model besides its nodes: inputs, outputs and initializers, those that no node reads, too."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import zip_longest
@@ -50,10 +51,11 @@ def _may_grow(model: Model) -> bool:
     graph, constants = model.proto.graph, [n for s in model.scopes for n in s.of(["Constant"])]
     shapes = [*(declared_shape(i) or () for i in graph.input), *(t.dims for t in graph.initializer)]
     shapes += [a.t.dims for n in constants for a in n.proto.attribute]
-    known = [[d if isinstance(d, int) and d > 0 else 1 for d in reversed(shape)] for shape in shapes]
+    counts = Counter(map(tuple, shapes))
+    known = {shape: [d if isinstance(d, int) and d > 0 else 1 for d in reversed(shape)] for shape in counts}
     if all(scope.by_op.keys() <= KEEPS_AXES for scope in model.scopes):
-        return prod(map(max, zip_longest(*known, fillvalue=1))) > LARGEST_SIZE
-    return prod(map(prod, known)) > LARGEST_SIZE
+        return prod(map(max, zip_longest(*known.values(), fillvalue=1))) > LARGEST_SIZE
+    return bool(prod(prod(known[shape]) ** count for shape, count in counts.items()) > LARGEST_SIZE)
 
 
 @lru_cache
