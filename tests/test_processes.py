@@ -65,3 +65,15 @@ def test_a_command_in_a_process_of_its_own(command: str, tmp_path: Path) -> None
     assert PROGRESS.sub("", settled(here.stderr)) == PROGRESS.sub("", settled(real.stderr))
     assert {p.name for p in set(tmp_path.iterdir()) - before} == written
     assert real.returncode < 5 and (real.stdout or real.stderr)
+
+
+@pytest.mark.parametrize("name", ["surgeon", "other"])
+def test_garbage_is_collected_again_after_the_imports(name: str) -> None:
+    code = (
+        f"import gc, sys; sys.argv = ['{name}', '--version']\n"
+        "from surgeon.__main__ import program\n"
+        "try: program()\n"
+        "except SystemExit: print(gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"

@@ -4,20 +4,21 @@ Python would print a traceback of whatever module it was in, and a library may t
 own, or crash. Nothing has been done by then: the program ends where it is. Whoever only imports surgeon keeps his own
 Ctrl-C.
 
-What is imported stays: it joins the oldest generation, so that the garbage collector does not look through it again
-and again. It is not set apart for good: `ir.memory` does nothing where something is.
+What is imported stays, so Python does not look for garbage in it.
 """
 
 import contextlib
-import gc
 import os
 import signal
 import sys
 import threading
 from typing import NoReturn
 
+from surgeon.ir.memory import no_collection
+
 STATUS = 130
 WORDS = "interrupted; no file was left half written."
+_importing = contextlib.ExitStack()  # what holds from `begin` to `done`
 
 
 def is_program() -> bool:
@@ -30,18 +31,15 @@ def is_program() -> bool:
 
 def begin() -> None:
     """From here on Ctrl-C ends the process, and no garbage is collected."""
-    gc.disable()
+    _importing.enter_context(no_collection())
     main = threading.current_thread() is threading.main_thread()  # no other may say what a signal does
     if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def done() -> None:
-    """From here on it raises KeyboardInterrupt again, and garbage is collected."""
-    if is_program():
-        gc.freeze()
-        gc.unfreeze()
-        gc.enable()
+    """From here on it raises KeyboardInterrupt again, and garbage is collected as before."""
+    _importing.close()
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
