@@ -105,10 +105,10 @@ def _releases(text: str) -> tuple[Version, ...]:
     if text in ("", "every release"):
         return RELEASES if text else ()
     if text.startswith("up to "):
-        return between(FIRST, version_of(text.removeprefix("up to "))).releases
+        return up_to(*version_of(text.removeprefix("up to "))).releases
     first, _, last = text.partition(" to ")
     if first.endswith(" on"):
-        return between(version_of(first.removesuffix(" on")), LAST).releases
+        return since(*version_of(first.removesuffix(" on"))).releases
     return between(version_of(first), version_of(last or first)).releases
 
 
