@@ -29,7 +29,7 @@ from surgeon.targets.condition import dtype_name
 LARGEST_SIZE = (1 << 31) - 1  # of a symbolic dimension: TensorRT's own are no larger
 # Up to which number a type holds each integer, of the types that do not hold each size.
 HOLDS_UP_TO: dict[int, int] = {elem: cut - 1 for elem, cut in CUTS.items() if cut <= LARGEST_SIZE}
-LARGEST_HALF = 65504
+LARGEST_HALF = int(np.finfo(np.float16).max)
 SMALL_TYPES = frozenset({TensorProto.BOOL, *HOLDS_UP_TO}) - FLOATS
 Lost = tuple[int, float, int]  # what a type holds, what may be there, the type
 EXTENDS = COMMUTATIVE & ROUNDS  # sums and products of sizes
