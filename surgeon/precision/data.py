@@ -93,7 +93,7 @@ class Samples:
         def loads() -> Iterator[Load]:
             for load in self._loads():
                 first = load()
-                if not (bool(first) and all(ranks.get(name) == np.ndim(array) - 1 for name, array in first.items())):
+                if not first or any(ranks.get(name) != np.ndim(array) - 1 for name, array in first.items()):
                     yield partial(check_feeds, model, first)
                     continue
                 for k in range(min(len(array) for array in first.values())):
